@@ -192,17 +192,17 @@ def subsample(rows: RowNumbers, y: NDArray[Any] | None, fraction: float, seed: i
     return np.sort(rows[order[np.argsort(key, kind="stable")[:count]]])
 
 
-def repeated(rows: RowNumbers, y: NDArray[Any], weights: Sequence[float], seed: int) -> RowNumbers:
-    """Each row as often as its class weighs; of a fraction, that share of the rows once more.
+def repeated(y: NDArray[Any], weights: Sequence[float], seed: int) -> RowNumbers:
+    """The place of each row as often as its class weighs; of a fraction, that share of the rows once more.
 
-    Every algorithm takes weights in this form, on every engine.
+    Every algorithm takes weights in this form.
 
-    >>> repeated(np.arange(3), np.array([0, 0, 1]), (1.0, 2.0), 7).tolist()
+    >>> repeated(np.array([0, 0, 1]), (1.0, 2.0), 7).tolist()
     [0, 1, 2, 2]
     """
-    weight = np.asarray(weights, np.float64)[np.asarray(y)[rows]]
-    more = rng_for(seed, "class weights").random(len(rows)) < weight % 1
-    return np.repeat(rows, weight.astype(np.int64) + more)
+    weight = np.asarray(weights, np.float64)[np.asarray(y)]
+    more = rng_for(seed, "class weights").random(len(y)) < weight % 1
+    return np.repeat(np.arange(len(y)), weight.astype(np.int64) + more)
 
 
 def _labels(rows: int, y: NDArray[Any] | None) -> RowNumbers:

@@ -35,15 +35,14 @@ from prudent.training.engines.partition import inner_split
 MANY_CATEGORIES = 32
 """A column with more categories is told by the target's mean in each, not by a column for each."""
 _MOST_SHARES = 32  # classes up to which each gets a column of its own for every such category
-_PARTS = 5
+ENCODING_PARTS = 5
 
 
 class LocalTransformFitter(TransformFitter):
     """Fits transforms on a matrix, and tracks which columns are categories.
 
     `others_miss` says that values are missing in rows which the model will meet, if not in these. With a
-    target (`y`, and how many classes it has, 0 for values), categories can be told by it; `numbers` are those
-    of the rows in the data, of which some may come several times.
+    target (`y`, and how many classes it has, 0 for values), categories can be told by it.
     """
 
     def __init__(
@@ -54,7 +53,6 @@ class LocalTransformFitter(TransformFitter):
         y: NDArray[Any] | None = None,
         classes: int = 0,
         seed: int = 0,
-        numbers: RowNumbers | None = None,
     ) -> None:
         super().__init__()
         self.X = X
@@ -70,7 +68,6 @@ class LocalTransformFitter(TransformFitter):
             parts = np.zeros((len(PARTS) + 1) * int(dates.sum()), dtype=np.int64)
             self.sizes = np.concatenate([self.sizes[~dates], parts])
         self._y, self._classes, self._seed = y, classes, seed
-        self._numbers = np.arange(len(X)) if numbers is None else numbers
 
     def finish(self, max_categories: int | None = None, native: bool = False) -> None:
         """What no model can do without: values for missing ones, columns for categories.
@@ -149,17 +146,16 @@ class LocalTransformFitter(TransformFitter):
             return
         assert self._y is not None
         aims = target_columns(self._y, self._classes)
-        different, place = np.unique(self._numbers, return_inverse=True)
-        part = (rng_for(self._seed, "parts of target encoding").permutation(len(different)) % _PARTS)[place]
+        part = encoding_parts(len(aims), self._seed)
         kept = np.flatnonzero(~np.isin(np.arange(len(self.sizes)), chosen))
         own, tables = [], []
         for column in chosen:
             rows, many = category_rows(self.X[:, column], int(self.sizes[column])), int(self.sizes[column])
             tables.append(smoothed_means(rows, aims, many, smoothing))
             own.append(np.empty(aims.shape))
-            for number in range(_PARTS):
+            for number in range(ENCODING_PARTS):
                 inside = part == number
-                others = ~inside if len(different) > _PARTS else np.ones(len(aims), dtype=bool)
+                others = ~inside if len(aims) > ENCODING_PARTS else np.ones(len(aims), dtype=bool)
                 table = smoothed_means(rows[others], aims[others], many, smoothing)
                 own[-1][inside] = table[rows[inside]]
         self.transforms.append(TargetEncode(kept, chosen.astype(np.int64), tuple(tables)))
@@ -195,6 +191,11 @@ class LocalTransformFitter(TransformFitter):
     def _append(self, transform: FittedTransform) -> None:
         self.transforms.append(transform)
         self.X = transform.apply(self.X)
+
+
+def encoding_parts(rows: int, seed: int) -> NDArray[np.int64]:
+    """For each training row the part it is in: rows of that part do not say what its categories become."""
+    return rng_for(seed, "parts of target encoding").permutation(rows) % ENCODING_PARTS
 
 
 def target_columns(y: NDArray[Any], classes: int) -> NDArray[np.float64]:
@@ -313,12 +314,10 @@ class FeatureCache:
         judges = split != ALL_ROWS and (apart is None or len(chosen) > INNER_FIT_ROWS)
         chosen = chosen if apart is None else apart.train
         trained = len(chosen)
-        if data.class_weights and data.y is not None:
-            chosen = repeated(chosen, data.y, data.class_weights, self._seed)
         y = self._target(chosen)
         classes = len(data.classes)
         fitter = LocalTransformFitter(
-            data.X[chosen], data.columns, self._some_missing, y, classes, self._seed, chosen
+            data.X[chosen], data.columns, self._some_missing, y, classes, self._seed
         )
         for name, settings in transforms.items():
             fitter.add(name, settings)
@@ -329,8 +328,13 @@ class FeatureCache:
         def prepared(rows: RowNumbers) -> PreparedRows:
             return PreparedRows(apply_all(fitted, data.X[rows]), self._target(rows))
 
+        learned = PreparedRows(fitter.X, y)
+        if data.class_weights and y is not None:
+            # Features mean the same whatever classes weigh: only the algorithm sees rows more than once.
+            often = repeated(y, data.class_weights, self._seed)
+            learned = PreparedRows(fitter.X[often], y[often])
         return PreparedFeatures(
-            PreparedRows(fitter.X, y),
+            learned,
             prepared(data.splits[split].validation) if judges else None,
             fitted,
             None if apart is None else prepared(apart.validation),

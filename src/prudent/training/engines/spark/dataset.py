@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from prudent.training.data.dataset import CATEGORICAL, Column
 
 ROW, LABEL, FEATURES = "row", "label", "features"
+WEIGHT = "weight"
 LINK = "link"
 """The column of groups, or of times, by which rows are split; not there, as a rule."""
 MAIN, JUDGING, TESTING = range(3)
@@ -39,6 +40,8 @@ class SparkDataset:
     missing: tuple[bool, ...]
     apart: tuple[int, int] = (0, 0)
     """How many rows come from a file for validation, and how many from one for the test."""
+    class_weights: tuple[float, ...] = ()
+    """How much a training row of each class counts; empty where all count the same."""
 
     @property
     def inputs(self) -> tuple[str, ...]:

@@ -5,12 +5,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from prudent.core.errors import BadInput, RunFailed
+from prudent.training.algorithms.algorithm import CLUSTERING, REGRESSION
+from prudent.training.engines.class_weights import class_weights
 from prudent.training.engines.engine import TrainingSession
 from prudent.training.engines.functions import FunctionSession
+from prudent.training.engines.spark.dataset import LABEL, SparkDataset
 from prudent.training.request.limits import RowsFile
 from prudent.training.request.request import PMML
 
@@ -50,7 +57,8 @@ class SparkEngine:
         del parallelism  # trials share the cluster by fair pools, however many there are
         if request.dataset is None:
             return FunctionSession()
-        _refuse_class_weights(request)
+        if request.class_weights is not None and request.domain in (REGRESSION, CLUSTERING):
+            class_weights(request.class_weights, np.empty(0, np.int64), ())  # refused before machines cost anything
         if self._cluster is None:
             return self._open_session(request, work, None, True)
         try:
@@ -124,6 +132,9 @@ class SparkEngine:
             try:
                 ended_by(lambda: interrupt_spark(spark))
                 dataset = read_dataset_into_spark(spark, _query_of(request), work, sources)
+                if request.class_weights is not None:
+                    weights = class_weights(request.class_weights, _class_counts(dataset), dataset.classes)
+                    dataset = replace(dataset, class_weights=weights)
                 share = 0.0
                 if not dataset.apart[1]:
                     share = share_for_test(request.test, dataset.rows, dataset.target is not None)
@@ -156,10 +167,12 @@ def _stoppable(cluster: SparkCluster | None) -> Iterator[Callable[[Callable[[], 
             cluster.stop_driver = None
 
 
-def _refuse_class_weights(request: Any) -> None:
-    """Before machines cost anything."""
-    if request.class_weights is not None:
-        raise BadInput('"classWeights" are for the local engine; leave them out, or take that one.')
+def _class_counts(dataset: SparkDataset) -> NDArray[np.int64]:
+    """The rows of each class."""
+    counts = np.zeros(len(dataset.classes), np.int64)
+    for row in dataset.frame.groupBy(LABEL).count().collect():
+        counts[int(row[LABEL])] = row["count"]
+    return counts
 
 
 def _refuse_if_closing(cluster: SparkCluster | None) -> None:

@@ -54,13 +54,15 @@ def read_columns(
         return read_csv(spark, sources, known, lines)
 
     def read(parts: Sequence[Path], place: int) -> Any:
+        if not parts:
+            return None
         if kind == PARQUET:
             return spark.read.parquet(*_paths(parts))
         if kind == JSON:
             return spark.read.option("mode", "FAILFAST").json(_paths(parts))
         return spark.read.parquet(_as_parquet(parts, work / f"avro-as-parquet-{place}"))
 
-    frames = [read(parts, place) if parts else None for place, parts in enumerate(sources)]
+    frames = [read(parts, place) for place, parts in enumerate(sources)]
     return RawFrame(_united(frames), tuple(frames[MAIN].columns), False)
 
 

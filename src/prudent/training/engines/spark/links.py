@@ -63,7 +63,7 @@ def _time(raw: RawFrame, name: str) -> Any:
 
 
 def _is_whole(raw: RawFrame, link: Any) -> bool:
-    return _of_data(raw).where(link.isNull()).isEmpty()
+    return bool(_of_data(raw).where(link.isNull()).isEmpty())
 
 
 def _of_data(raw: RawFrame) -> Any:

@@ -66,11 +66,22 @@ def fit_perceptron(task: SparkFitTask) -> tuple[Any, LearningCurve | None]:
     mean, spread = moments(rows, task.features)
     factor = 1.0 / np.where(spread > 0, spread, 1.0)
     left_s = max(task.until_s - time.monotonic(), 0.0)  # other computers have other clocks
-    arguments = (secret, layers, settings, task.seed, mean, factor, X, y, patience_of(steps), steps, left_s)
+    arguments = (
+        *(secret, layers, settings, task.seed, mean, factor, X, y, patience_of(steps), steps, left_s),
+        _mean_one(task),
+    )
     found = _distributed(processes, on_line, frame, arguments)
     weights = _unscaled(np.asarray(found["weights"]), layers, mean, factor)
     model = _spark_model(context, task.features, layers, weights)
     return model, None if X is None else _learning_curve(scorer, found, steps)
+
+
+def _mean_one(task: SparkFitTask) -> list[float]:
+    """The weights of the classes, such that the training rows weigh 1 on average; none where all do."""
+    if not task.class_weights:
+        return []
+    mean = float(task.rows.select(task.weight.alias("w")).agg({"w": "avg"}).first()[0])
+    return [weight / mean for weight in task.class_weights]
 
 
 def _learning_curve(scorer: Scorer, found: Mapping[str, Any], steps: int) -> LearningCurve:
