@@ -211,7 +211,7 @@ def test_many_rows_are_parted_whole(
         tmp_path, visits, dataset={"target": "y"}, validation={**validation, **parts}, test=0.2
     ) as session:
         split = session._context.split
-        assert type(split).__name__ == "_LinkedSplit"
+        assert type(split).__name__ == "LinkedSplit"
         every = numbers_of(session, split.train(None, 1.0))
         places = {row: place for place, row in enumerate(every)}
         links = read_links(visits, None, tmp_path, validation.get("groups"), validation.get("time"))

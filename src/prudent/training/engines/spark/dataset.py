@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prudent.training.data.dataset import CATEGORICAL, Column
+from prudent.training.data.dataset import Column
 
 ROW, LABEL, FEATURES = "row", "label", "features"
 WEIGHT = "weight"
@@ -26,8 +26,8 @@ class SparkDataset:
     Numbers of rows tell their order, and where they come from: `origin_of`.
 
     Features are one vector column `features` where all are numbers and none is missing; else a column for
-    each, `c0` and on: categories by their numbers, NaN where a value is missing. All are float32 numbers, as
-    the exported model will get them.
+    each, `c0` and on: categories by their numbers, dates as days since 1970, NaN where a value is missing.
+    All are float32 numbers, or float64 where they are `wide`, as the exported model will get them.
     """
 
     frame: Any
@@ -40,6 +40,8 @@ class SparkDataset:
     missing: tuple[bool, ...]
     apart: tuple[int, int] = (0, 0)
     """How many rows come from a file for validation, and how many from one for the test."""
+    wide: bool = False
+    """Whether features have more digits than single precision keeps."""
     class_weights: tuple[float, ...] = ()
     """How much a training row of each class counts; empty where all count the same."""
 
@@ -54,8 +56,9 @@ class SparkDataset:
         return bool(self.classes) or self.target is None
 
     @property
-    def categorical(self) -> tuple[bool, ...]:
-        return tuple(column.kind == CATEGORICAL for column in self.columns)
+    def precision(self) -> Any:
+        """The type of the features."""
+        return np.float64 if self.wide else np.float32
 
 
 def row_numbers(origin: Any) -> Any:

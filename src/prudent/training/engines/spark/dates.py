@@ -12,11 +12,15 @@ _ISO_8601 = (
 _DATE, _HOUR, _MINUTE, _SECOND, _FRACTION, _ZONE = range(1, 7)
 
 
-def as_days(column: Any, kind: Any) -> Any:
-    """A column of dates, timestamps or ISO 8601 text as days, null where a value is none.
+def is_dated(kind: Any) -> bool:
+    """Whether a type is one of dates or times."""
+    from pyspark.sql import types as st
 
-    None where the type of the column holds no dates.
-    """
+    return isinstance(kind, (st.DateType, st.TimestampType, st.TimestampNTZType))
+
+
+def as_days(column: Any, kind: Any) -> Any:
+    """A column of dates, timestamps or ISO 8601 text as days, null where a value is none."""
     from pyspark.sql import functions as sf
     from pyspark.sql import types as st
 
@@ -26,11 +30,9 @@ def as_days(column: Any, kind: Any) -> Any:
         us = sf.unix_date(column) * sf.lit(_US_A_DAY)
     elif isinstance(kind, st.TimestampType):
         us = sf.unix_micros(column)
-    elif isinstance(kind, st.TimestampNTZType):
+    else:
         begin = sf.lit("1970-01-01 00:00:00").cast("timestamp_ntz")
         us = sf.timestamp_diff("MICROSECOND", begin, column)
-    else:
-        return None
     return us.cast("double") / float(_US_A_DAY)
 
 
@@ -58,5 +60,13 @@ def _parsed_us(text: Any) -> Any:
     away = zone_hours * 60 + zone_minutes
     minutes = hour * 60 + minute + sf.when(zone.startswith("-"), away).otherwise(-away)
     seconds = sf.unix_date(part(_DATE).try_cast("date")).cast("bigint") * 86_400 + minutes * 60 + second
-    is_time = (hour < 24) & (minute < 60) & (second < 60) & (zone_hours < 24) & (zone_minutes < 60)
+    # Most texts are no dates: their beginning says so.
+    is_time = (
+        text.rlike(r"^\d{4}-\d{2}-\d{2}")
+        & (hour < 24)
+        & (minute < 60)
+        & (second < 60)
+        & (zone_hours < 24)
+        & (zone_minutes < 60)
+    )
     return sf.when(is_time, seconds * 1_000_000 + fraction)

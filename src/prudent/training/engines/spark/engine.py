@@ -58,7 +58,9 @@ class SparkEngine:
         if request.dataset is None:
             return FunctionSession()
         if request.class_weights is not None and request.domain in (REGRESSION, CLUSTERING):
-            class_weights(request.class_weights, np.empty(0, np.int64), ())  # refused before machines cost anything
+            class_weights(
+                request.class_weights, np.empty(0, np.int64), ()
+            )  # refused before machines cost anything
         if self._cluster is None:
             return self._open_session(request, work, None, True)
         try:

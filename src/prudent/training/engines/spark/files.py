@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import groupby
 from operator import itemgetter
@@ -13,20 +13,33 @@ from typing import Any
 from prudent.core.errors import BadInput
 from prudent.training.algorithms.algorithm import REGRESSION
 from prudent.training.data.csv_files import MISSING, CsvLayout, layout_of
+from prudent.training.data.dataset import EXACT_TO
 from prudent.training.data.formats import AVRO, CSV, JSON, LIBSVM, PARQUET
 from prudent.training.data.libsvm_files import libsvm_blocks
 from prudent.training.data.reading import table_batches
 from prudent.training.engines.spark.dataset import MAIN
+from prudent.training.engines.spark.dates import as_days, is_dated, is_zoned
 from prudent.training.engines.spark.spark_session import first_line
 
 
 @dataclass(frozen=True)
 class RawFrame:
-    """A frame with the names of its columns; in an `untyped` one (CSV) everything is text."""
+    """A frame with the names of its columns; in an `untyped` one (CSV) everything is text.
+
+    Columns of `dates` were dates or times by their type, and are days since 1970 now.
+    """
 
     frame: Any
     names: tuple[str, ...]
     untyped: bool
+    dates: frozenset[str] = frozenset()
+
+    def with_days(self, names: Sequence[str]) -> RawFrame:
+        """The same with days in place of typed dates in some of the columns."""
+        kinds = {name: self.frame.schema[name].dataType for name in names}
+        dated = {name: kind for name, kind in kinds.items() if is_dated(kind)}
+        days = {name: as_days(column_of(name), kind) for name, kind in dated.items()}
+        return replace(self, frame=self.frame.withColumns(days), dates=frozenset(dated)) if dated else self
 
 
 Sources = Sequence[Sequence[Path]]
@@ -162,7 +175,9 @@ def _paths(parts: Sequence[Path]) -> list[str]:
 class DataProfile:
     """By feature: how many values there are, how many of them are numbers, how many are infinite.
 
-    `spelled` says that some missing value is written out (as "NA", say) and not just left empty.
+    `dates` counts the values that are dates, `zoned` those of them that name a zone, `long` the numbers above
+    2^24 that lose digits in single precision, `inexact` the numbers and dates of any size that do. `spelled`
+    says that some missing value is written out (as "NA", say) and not just left empty.
     `bad_targets` counts rows whose target is missing or of the wrong kind.
     """
 
@@ -170,11 +185,20 @@ class DataProfile:
     present: Mapping[str, int]
     numbers: Mapping[str, int]
     infinite: Mapping[str, int]
+    dates: Mapping[str, int]
+    zoned: Mapping[str, int]
+    long: Mapping[str, int]
+    inexact: Mapping[str, int]
     spelled: Mapping[str, bool]
     bad_targets: int
 
     def is_numeric(self, name: str) -> bool:
         return self.numbers[name] == self.present[name]
+
+    def is_date(self, name: str) -> bool:
+        """Whether all values are dates, all of which name a zone, or none."""
+        whole = self.dates[name] == self.present[name] > 0
+        return whole and self.zoned[name] in (0, self.dates[name])
 
 
 def profile_of(raw: RawFrame, names: Sequence[str], label: str | None, domain: str) -> DataProfile:
@@ -201,6 +225,10 @@ def profile_of(raw: RawFrame, names: Sequence[str], label: str | None, domain: s
         {name: found[name].present for name in names},
         {name: found[name].numbers for name in names},
         {name: found[name].infinite for name in names},
+        {name: found[name].dates for name in names},
+        {name: found[name].zoned for name in names},
+        {name: found[name].long for name in names},
+        {name: found[name].inexact for name in names},
         {name: found[name].spelled > 0 for name in names},
         bad,
     )
@@ -228,13 +256,22 @@ def as_number(column: Any, text: bool) -> Any:
     return column.try_cast("double") if text else column.cast("double")
 
 
+def _is_inexact(column: Any) -> Any:
+    """Whether single precision would change a number."""
+    return column.cast("float").cast("double") != column.cast("double")
+
+
 @dataclass(frozen=True)
 class _Count:
     rows: int = 0
     present: int = 0
     numbers: int = 0
-    infinite: int = 0
     spelled: int = 0
+    infinite: int = 0
+    dates: int = 0
+    zoned: int = 0
+    long: int = 0
+    inexact: int = 0
 
 
 def _counted(raw: RawFrame, names: Sequence[str], text: bool, numbers: bool) -> dict[str, _Count]:
@@ -244,6 +281,7 @@ def _counted(raw: RawFrame, names: Sequence[str], text: bool, numbers: bool) -> 
     compile for a wide table.
     """
     from pyspark.sql import functions as sf
+    from pyspark.sql import types as st
 
     kind = "string" if text else "double"
     values = sf.array(*(column_of(name).cast(kind) for name in names))
@@ -251,6 +289,8 @@ def _counted(raw: RawFrame, names: Sequence[str], text: bool, numbers: bool) -> 
     parsed = as_number(sf.col("said"), text) if numbers else sf.lit(None).cast("double")
     # Most values are numbers: only the others are looked at as words.
     word = sf.when(sf.col("parsed").isNull(), cleaned(sf.col("said"), text))
+    number = sf.col("number")
+    days = as_days(sf.col("word"), st.StringType()) if text else sf.lit(None).cast("double")
     found = (
         said.select("p", "said", parsed.alias("parsed"))
         .select("p", "said", cleaned(sf.col("parsed"), False).alias("number"), word.alias("word"))
@@ -260,12 +300,16 @@ def _counted(raw: RawFrame, names: Sequence[str], text: bool, numbers: bool) -> 
             sf.count("said"),
             sf.count("word"),
             sf.count("number"),
-            sf.count_if(sf.abs(sf.col("number").cast("float")) == sf.lit(float("inf"))),
+            sf.count_if(sf.abs(number.cast("float")) == sf.lit(float("inf"))),
+            sf.count(days),
+            sf.count_if(days.isNotNull() & is_zoned(sf.col("word"))),
+            sf.count_if((sf.abs(number) > sf.lit(EXACT_TO)) & _is_inexact(number)),
+            sf.count_if(_is_inexact(sf.coalesce(number, days))),
         )
         .collect()
     )
     counts = {
-        place: _Count(rows, words + known, known, infinite, written - words - known)
-        for place, rows, written, words, known, infinite in found
+        place: _Count(rows, words + known, known, written - words - known, *others)
+        for place, rows, written, words, known, *others in found
     }
     return {name: counts.get(place, _Count()) for place, name in enumerate(names)}

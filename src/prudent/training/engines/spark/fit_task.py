@@ -34,6 +34,8 @@ class SparkFitTask:
     iterations: int | None = None
     categories: Mapping[int, Mapping[float, int]] = field(default_factory=dict)
     """Features that are numbers of categories, with the numbers of their values where those are others."""
+    precision: str = "float32"
+    """The type of the features before they were prepared."""
     class_weights: tuple[float, ...] = ()
     """How much a training row of each class counts; empty where all count the same."""
 

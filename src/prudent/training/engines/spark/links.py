@@ -49,11 +49,9 @@ def _time(raw: RawFrame, name: str) -> Any:
     column, type_of = column_of(name), raw.frame.schema[name].dataType
     text = isinstance(type_of, st.StringType)
     said = cleaned(column, True) if text else column
-    days = as_days(said, type_of)
-    if days is not None:
-        counts = _of_data(raw).agg(
-            sf.count(said), sf.count(days), sf.count_if(is_zoned(said)) if text else sf.count(days)
-        )
+    if text:
+        days = as_days(said, type_of)
+        counts = _of_data(raw).agg(sf.count(said), sf.count(days), sf.count_if(is_zoned(said)))
         present, dates, zoned = counts.first()
         if present == dates and zoned in (0, dates):
             return days

@@ -50,9 +50,10 @@ def fit_perceptron(task: SparkFitTask) -> tuple[Any, LearningCurve | None]:
     context = rows.sparkSession.sparkContext
     processes = max(1, min(context.defaultParallelism, count // _ROWS_EACH))
     frame = rows.select(
-        vector_to_array(sf.col(task.features), "float32").alias("x"), sf.col(LABEL).cast("int").alias("y")
+        vector_to_array(sf.col(task.features), task.precision).alias("x"),
+        sf.col(LABEL).cast("int").alias("y"),
     ).repartition(processes)
-    X, y = _watched_sample(task.watched, task.features)
+    X, y = _watched_sample(task)
     steps = int(task.settings["maxIter"]) if task.iterations is None else task.iterations
 
     secret = secrets.token_bytes(32)
@@ -102,16 +103,15 @@ def _unscaled(weights: Vector, layers: list[int], mean: Vector, factor: Vector) 
     return np.concatenate([first.ravel(), shifts, weights[(inputs + 1) * width :]])
 
 
-def _watched_sample(watched: Any, features: str) -> tuple[Any, Any]:
+def _watched_sample(task: SparkFitTask) -> tuple[Any, Any]:
     """A few watched rows, to be classified after every pass."""
     from pyspark.ml.functions import vector_to_array
     from pyspark.sql import functions as sf
 
-    if watched is None:
+    if task.watched is None:
         return None, None
-    found = sample_columns(
-        watched.withColumn("x", vector_to_array(sf.col(features), "float32")), ["x", LABEL]
-    )
+    x = vector_to_array(sf.col(task.features), task.precision)
+    found = sample_columns(task.watched.withColumn("x", x), ["x", LABEL])
     return np.stack(list(found["x"])), found[LABEL].astype(np.int64)
 
 

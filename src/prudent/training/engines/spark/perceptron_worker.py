@@ -113,11 +113,11 @@ def _partition(torch: Any) -> tuple[Any, Any]:
     with pa.OSFile(os.environ["SPARK_PARTITION_ARROW_DATA_FILE"]) as file:
         table = pa.ipc.open_stream(file).read_all()
     flat = table.column("x").combine_chunks().flatten().to_numpy(zero_copy_only=False)
-    rows = np.array(flat, dtype=np.float32).reshape(table.num_rows, -1)
+    rows = np.array(flat).reshape(table.num_rows, -1)
     labels = np.array(table.column("y").to_numpy(), dtype=np.int64)
     # Partitions arrive in any order: one order for the same rows, whoever sent them first.
     order = np.lexsort((*rows.T[::-1], labels)) if rows.shape[1] <= 64 else np.argsort(labels, kind="stable")
-    return torch.from_numpy(rows[order]), torch.from_numpy(labels[order])
+    return rows[order], torch.from_numpy(labels[order])
 
 
 def _shuffled(torch: Any, rows: int, seed: int) -> Callable[[int], Any]:

@@ -79,10 +79,10 @@ def fit(
     """
     from pyspark.ml import PipelineModel
 
-    fitter = SparkTransformFitter(rows, dataset)
+    fitter = SparkTransformFitter(rows, dataset, spec.seed)
     for name, chosen in spec.transforms.items():
         fitter.add(name, chosen)
-    fitter.finish(algorithm(spec.algorithm).native)
+    fitter.finish(algorithm(spec.algorithm).native, dataset.wide and is_boosting(spec.algorithm))
     categories: Mapping[int, Mapping[float, int]] = {place: {} for place in fitter.categories}
     most = settings.get("maxCategories")
     if most is not None and takes_categories(spec.algorithm):
@@ -93,7 +93,13 @@ def fit(
     task = SparkFitTask(
         spec.algorithm, settings, ready, others, features, scorer, spec.fit_seed, report, until_s
     )
-    task = replace(task, iterations=iterations, categories=categories, class_weights=dataset.class_weights)
+    task = replace(
+        task,
+        iterations=iterations,
+        categories=categories,
+        class_weights=dataset.class_weights,
+        precision=np.dtype(dataset.precision).name,
+    )
     model, curve = _fit_model(task)
     has_weights = any(type(each).__name__ in _LINEAR for each in _models_of(model))
     spread = moments(ready, features)[1] if has_weights else None

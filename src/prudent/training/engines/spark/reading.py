@@ -7,26 +7,19 @@ the mistake is when Spark stumbles over one.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from prudent.core.errors import BadInput, unknown
-from prudent.training.algorithms.algorithm import CLUSTERING, REGRESSION
-from prudent.training.data.dataset import CATEGORICAL, NUMERIC, Column
+from prudent.training.algorithms.algorithm import CLUSTERING
+from prudent.training.data.dataset import CATEGORICAL, DATE, NUMERIC, Column
 from prudent.training.data.encoding import MOST_CATEGORIES, is_slip, slip
 from prudent.training.data.formats import CSV, LIBSVM, check_columns, format_of
 from prudent.training.data.reading import feature_names, table_batches
 from prudent.training.data.sources import local_parts
-from prudent.training.data.target import (
-    as_whole_numbers,
-    class_target,
-    raw_target,
-    target_name,
-)
+from prudent.training.data.target import raw_target, target_name
 from prudent.training.engines.spark.dataset import (
     FEATURES,
     JUDGING,
@@ -40,6 +33,7 @@ from prudent.training.engines.spark.dataset import (
     origin_of,
     row_numbers,
 )
+from prudent.training.engines.spark.dates import as_days
 from prudent.training.engines.spark.files import (
     ORIGIN,
     DataProfile,
@@ -55,8 +49,8 @@ from prudent.training.engines.spark.files import (
     read_libsvm,
 )
 from prudent.training.engines.spark.links import link_column, refuse_links_of_libsvm
+from prudent.training.engines.spark.target import label_of
 
-_MOST_CLASSES = 1000
 _MOST_DENSE = 4096
 """Columns up to which libsvm rows are kept dense, rounded to float32 like all others."""
 
@@ -134,6 +128,7 @@ def _of_columns(
     names = [n for n in feature_names(raw.names, query.features, target) if n != query.groups]
     label = target if query.domain != CLUSTERING else None
     values = {name: f"v{place}" for place, name in enumerate(names)}
+    raw = raw.with_days([name for name in raw.names if name != label])
     _check_kinds(raw, [*names, *([label] if label is not None else [])])
     profile = profile_of(raw, names, label, query.domain)
     if profile.rows == 0:
@@ -147,20 +142,21 @@ def _of_columns(
         apart = {label, query.groups, query.time}
         raw = read_csv(spark, sources, query.known, lines, [name for name in typed if name not in apart])
     frame = _selected_columns(raw, values, label, link)
-    columns = _columns(frame, kept, values, profile)
+    columns = _columns(frame, kept, values, profile, raw.dates)
     missing = tuple(profile.present[name] < profile.rows for name in kept)
-    frame = _encoded(frame, columns, values, missing)
+    wide = any(_is_wide(profile, column) for column in columns)
+    frame = _encoded(frame, columns, values, missing, wide)
     number, classes = (
-        _label(frame, "t", raw.untyped, query.domain, label) if label is not None else (None, ())
+        label_of(frame, "t", raw.untyped, query.domain, label) if label is not None else (None, ())
     )
-    is_vector = not (query.as_columns or any(missing) or any(c.kind == CATEGORICAL for c in columns))
+    is_vector = not (query.as_columns or any(missing) or wide or any(c.kind != NUMERIC for c in columns))
     chosen = [sf.col(place) for place in column_names(len(columns))]
     if is_vector:
         chosen = [_as_vector(chosen).alias(FEATURES)]
     labelled = [number.alias(LABEL)] if number is not None else []
     linked = [sf.col(LINK)] if link is not None else []
     final = frame.select(row_numbers(sf.col("origin")).alias(ROW), *labelled, *linked, *chosen)
-    return _cache(final, columns, classes, label, is_vector, missing)
+    return _cache(final, columns, classes, label, is_vector, missing, wide)
 
 
 def _selected_columns(raw: RawFrame, values: Mapping[str, str], label: str | None, link: Any) -> Any:
@@ -224,14 +220,27 @@ def _mistyped_number(parts: Sequence[Path], kind: str, query: DatasetQuery, name
 
 
 def _columns(
-    frame: Any, kept: Sequence[str], values: Mapping[str, str], profile: DataProfile
+    frame: Any,
+    kept: Sequence[str],
+    values: Mapping[str, str],
+    profile: DataProfile,
+    dates: Collection[str],
 ) -> tuple[Column, ...]:
-    categorical = [name for name in kept if not profile.is_numeric(name)]
-    found = _categories(frame, [values[name] for name in categorical]) if categorical else {}
-    return tuple(
-        Column(name, CATEGORICAL, found[values[name]]) if name in categorical else Column(name, NUMERIC)
-        for name in kept
-    )
+    def kind(name: str) -> str:
+        if name in dates or profile.is_date(name):
+            return DATE
+        return NUMERIC if profile.is_numeric(name) else CATEGORICAL
+
+    kinds = {name: kind(name) for name in kept}
+    words = [values[name] for name in kept if kinds[name] == CATEGORICAL]
+    found = _categories(frame, words) if words else {}
+    return tuple(Column(name, kinds[name], found.get(values[name], ())) for name in kept)
+
+
+def _is_wide(profile: DataProfile, column: Column) -> bool:
+    """Whether large numbers of a column, or times of its dates, lose digits in single precision."""
+    lost = {NUMERIC: profile.long, DATE: profile.inexact}.get(column.kind, {})
+    return lost.get(column.name, 0) > 0
 
 
 def _categories(frame: Any, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -255,9 +264,9 @@ def _categories(frame: Any, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
 
 
 def _encoded(
-    frame: Any, columns: Sequence[Column], values: Mapping[str, str], missing: Sequence[bool]
+    frame: Any, columns: Sequence[Column], values: Mapping[str, str], missing: Sequence[bool], wide: bool
 ) -> Any:
-    """The frame with a float32 column for each feature, NaN where a value is missing."""
+    """The frame with a column of numbers for each feature, NaN where a value is missing."""
     from pyspark.ml.feature import StringIndexerModel
     from pyspark.sql import functions as sf
     from pyspark.sql import types as st
@@ -282,9 +291,10 @@ def _encoded(
         else:
             value = values[column.name]
             text = isinstance(frame.schema[value].dataType, st.StringType)
-            number = as_number(sf.col(value), text)
+            is_written = text and column.kind == DATE
+            number = as_days(sf.col(value), st.StringType()) if is_written else as_number(sf.col(value), text)
             number = sf.coalesce(number, nan) if missing[place] else number
-        numbers[f"c{place}"] = number.cast("float")
+        numbers[f"c{place}"] = number.cast("double" if wide else "float")
     return frame.withColumns(numbers)
 
 
@@ -293,41 +303,6 @@ def _as_vector(columns: Sequence[Any]) -> Any:
     from pyspark.sql import functions as sf
 
     return array_to_vector(sf.array(*columns).cast("array<double>"))
-
-
-# The target
-
-
-def _label(frame: Any, name: str, untyped: bool, domain: str, shown: str) -> tuple[Any, tuple[Any, ...]]:
-    """The expression of the label, and the classes it numbers."""
-    from pyspark.sql import functions as sf
-
-    if domain == REGRESSION:
-        number = sf.col(name).cast("double")
-        low, high = frame.agg(sf.min(number), sf.max(number)).first()
-        _refuse_constant(low, high, shown)
-        return number, ()
-    found = frame.select(sf.col(name).alias("v"), sf.col(name).cast("string").alias("w")).distinct()
-    pairs = found.limit(_MOST_CLASSES + 1).collect()
-    labels = np.array([pair["v"] for pair in pairs])
-    if labels.dtype.kind == "U":
-        labels = labels.astype(object)
-    elif labels.dtype.kind == "f":
-        labels = as_whole_numbers(labels)
-    # Twice, because values that all differ are taken for no classes at all.
-    target = class_target([labels, labels], shown, domain, untyped)
-    assert target.y is not None
-    codes = [value for pair, code in zip(pairs, target.y, strict=False) for value in (pair["w"], float(code))]
-    numbers = sf.create_map(*(sf.lit(value) for value in codes))
-    return sf.element_at(numbers, sf.col(name).cast("string")), target.classes
-
-
-def _refuse_constant(low: float, high: float, shown: str) -> None:
-    if low == high:
-        raise BadInput(
-            f'The target "{shown}" is {low:g} in every row, so there is nothing to learn; give data in which '
-            "it varies, or another target."
-        )
 
 
 # libsvm
@@ -360,7 +335,7 @@ def _of_libsvm(
     if len(wanted) <= _MOST_DENSE:
         features = array_to_vector(vector_to_array(features, "float32").cast("array<double>"))
     label, classes = (
-        _label(frame, LABEL, False, query.domain, LABEL) if query.domain != CLUSTERING else (None, ())
+        label_of(frame, LABEL, False, query.domain, LABEL) if query.domain != CLUSTERING else (None, ())
     )
     final = frame.select(
         row_numbers(column_of(ORIGIN)).alias(ROW),
@@ -379,6 +354,7 @@ def _cache(
     target: str | None,
     is_vector: bool,
     missing: tuple[bool, ...],
+    wide: bool = False,
 ) -> SparkDataset:
     """Keep the frame in the cluster's memory; its disks take what does not fit."""
     from pyspark import StorageLevel
@@ -408,4 +384,5 @@ def _cache(
         is_vector,
         missing,
         (int(judging), int(testing)),
+        wide,
     )

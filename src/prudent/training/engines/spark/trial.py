@@ -57,7 +57,7 @@ class SparkTrialContext:
     pmml: bool = False
     """Whether PMML was asked for as well."""
 
-    def standardised(self, raw: NDArray[np.float32]) -> NDArray[np.float32] | None:
+    def standardised(self, raw: NDArray[Any]) -> NDArray[Any] | None:
         """Rows by the standardised features of all, where clusterings are compared; None for others."""
         if self.scorer.task != CLUSTERING:
             return None
@@ -221,8 +221,10 @@ def _deliver(
 
 def trained_pipeline(fitted: FittedPipeline, dataset: SparkDataset) -> TrainedPipeline:
     """What Spark has fitted in the form that is exported."""
-    model = as_local_model(fitted.model, fitted.categories)
-    return TrainedPipeline(model, fitted.transforms, dataset.columns, dataset.target, dataset.classes)
+    model = as_local_model(fitted.model, fitted.categories, dataset.wide)
+    return TrainedPipeline(
+        model, fitted.transforms, dataset.columns, dataset.target, dataset.classes, dataset.wide
+    )
 
 
 def _write_own_form(fitted: FittedPipeline, folder: Path) -> None:
