@@ -156,7 +156,7 @@ class LocalTransformFitter(TransformFitter):
             cell = part * width + rows
             counts = np.bincount(cell, minlength=ENCODING_PARTS * width).reshape(ENCODING_PARTS, width)
             sums = [np.bincount(cell, weights=aim, minlength=counts.size) for aim in aims.T]
-            by_part: NDArray[np.float64] = np.stack(sums, axis=1).reshape(*counts.shape, -1)
+            by_part = np.stack(sums, axis=1).reshape(*counts.shape, -1).astype(np.float64)
             table, apart = encoding_tables(counts, by_part, smoothing, len(aims) > ENCODING_PARTS)
             tables.append(table)
             own.append(apart[part, rows])
