@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from prudent.core.errors import BadInput, RunFailed
 from prudent.training.algorithms.algorithm import CLUSTERING, REGRESSION
@@ -133,10 +132,9 @@ class SparkEngine:
             spark, own = start_spark(master, work, options, small, environment, ended_by)
             try:
                 ended_by(lambda: interrupt_spark(spark))
-                dataset = read_dataset_into_spark(spark, _query_of(request), work, sources)
-                if request.class_weights is not None:
-                    weights = class_weights(request.class_weights, _class_counts(dataset), dataset.classes)
-                    dataset = replace(dataset, class_weights=weights)
+                dataset = _weighed(
+                    read_dataset_into_spark(spark, _query_of(request), work, sources), request.class_weights
+                )
                 share = 0.0
                 if not dataset.apart[1]:
                     share = share_for_test(request.test, dataset.rows, dataset.target is not None)
@@ -169,12 +167,14 @@ def _stoppable(cluster: SparkCluster | None) -> Iterator[Callable[[Callable[[], 
             cluster.stop_driver = None
 
 
-def _class_counts(dataset: SparkDataset) -> NDArray[np.int64]:
-    """The rows of each class."""
+def _weighed(dataset: SparkDataset, said: str | Mapping[str, float] | None) -> SparkDataset:
+    """The data with the weights of their classes, if a request says any."""
+    if said is None:
+        return dataset
     counts = np.zeros(len(dataset.classes), np.int64)
     for row in dataset.frame.groupBy(LABEL).count().collect():
         counts[int(row[LABEL])] = row["count"]
-    return counts
+    return replace(dataset, class_weights=class_weights(said, counts, dataset.classes))
 
 
 def _refuse_if_closing(cluster: SparkCluster | None) -> None:

@@ -98,12 +98,7 @@ def train_worker(
         group = _TorchGroup(torch, dist)
         trainer = NetworkTrainer(torch, network, rows, labels, settings, order, group, class_weights)
         _train(dist, trainer, group, float(settings["tol"]), course, steps, until_s)
-        return {
-            "weights": course.weights(),
-            "best": course.best_step,
-            "points": course.points,
-            "why": course.why,
-        }
+        return course.outcome()
 
 
 def _partition(torch: Any) -> tuple[Any, Any]:
@@ -220,6 +215,10 @@ class Course:
         best = [point for point in self.points if point["step"] == self.best_step]
         if best:
             self._tell(best[0], 1.0)
+
+    def outcome(self) -> dict[str, Any]:
+        """What has come of the training."""
+        return {"weights": self.weights(), "best": self.best_step, "points": self.points, "why": self.why}
 
     def weights(self) -> list[float]:
         found = self._now() if self._best_weights is None else self._best_weights
