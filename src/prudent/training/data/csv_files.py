@@ -43,10 +43,10 @@ def layout_of(path: Path, known: Collection[str] = (), like: CsvLayout | None = 
         raise BadInput(f'"{path.name}" has no rows; give a file with data.')
     first = [cell.strip() for cell in rows[0]]
     check_columns(len(first), path.name)
-    if like is not None:
-        again = like.header and set(first) == set(like.names)  # perhaps in another order
-        return CsvLayout(tuple(first) if again else like.names, separator, again)
     names = [name or f"column{number}" for number, name in enumerate(first, 1)]
+    if like is not None:
+        again = like.header and set(names) == set(like.names)  # perhaps in another order
+        return CsvLayout(tuple(names) if again else like.names, separator, again)
     texts = [cell for cell in first if cell and not is_number(cell) and cell not in MISSING]
     header = any(name in known or name.lower() in _USUAL_TARGETS for name in first) or (
         len(texts) >= len([c for c in first if c]) and len(set(texts)) == len(texts) and bool(texts)

@@ -101,7 +101,8 @@ def unreadable(path: Path, kind: str, error: object) -> BadInput:
     return BadInput(f'"{path.name}" cannot be read as {kind} ({said}); check the file, or its "format".')
 
 
-_EXACT_TO = 2.0**24  # whole numbers up to which float32 has them all
+EXACT_TO = 2.0**24
+"""Whole numbers up to which float32 has them all."""
 BLOCK_CELLS = 1 << 22
 """Cells that are worked on at a time."""
 
@@ -184,7 +185,7 @@ def loses_digits(values: NDArray[np.float64], exactly: bool = False) -> bool:
     >>> [loses_digits(np.array([value])) for value in (2.0**24, 2.0**24 + 1, 0.1, np.nan)]
     [False, True, False, False]
     """
-    large = values[~np.isnan(values)] if exactly else values[np.abs(values) > _EXACT_TO]
+    large = values[~np.isnan(values)] if exactly else values[np.abs(values) > EXACT_TO]
     return bool((large.astype(np.float32) != large).any())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,11 @@ def rows_at(path: str | Path, form: str | None, cache: Path) -> int:
 
 def _column(path: str | Path, form: str | None, cache: Path, name: str, ordered: bool) -> NDArray[Any]:
     parts = local_parts(path, cache)
-    kind = format_of(parts, form)
+    return link_values(parts, format_of(parts, form), name, ordered)
+
+
+def link_values(parts: Sequence[Path], kind: str, name: str, ordered: bool) -> NDArray[Any]:
+    """A column of files as groups, or as times if it is `ordered`; no row may be without."""
     if kind == LIBSVM:
         raise BadInput(f'A libsvm file has no column "{name}"; give CSV, Parquet, Avro or JSON lines.')
     found = []

@@ -7,7 +7,6 @@ and what comes later judges what was learned before.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -98,16 +97,9 @@ def split_rows(
     >>> split.train.tolist(), split.validation.tolist()
     ([0, 1, 2, 5], [3, 4])
     """
-    if links.times is not None:
-        edges = _time_edges(links.times[rows], [len(rows) - round(share * len(rows))])
-        return _at_edge(rows, links.times[rows], edges[0], len(rows))
-    if links.groups is not None:
-        group, size = _group_sizes(links.groups[rows], 2)
-        order = rng_for(seed, "groups").permutation(len(size))
-        reached = np.cumsum(size[order])
-        # The fewest groups that make up the share, or one group fewer where that comes nearer.
-        last = int(np.argmin(np.abs(reached[:-1] - share * len(rows))))
-        judges = np.isin(group, order[: last + 1])
+    if (linked := _linked_values(rows, links)) is not None:
+        value, sizes = linked
+        judges = judging_values(sizes, links.times is not None, seed, share)[value]
         return Split(np.sort(rows[~judges]), np.sort(rows[judges]))
     found = hold_out(len(rows), None if y is None else np.asarray(y)[rows], seed, share)
     return Split(np.sort(rows[found.train]), np.sort(rows[found.validation]))
@@ -122,23 +114,58 @@ def fold_rows(
     >>> [(len(each.train), len(each.validation)) for each in fold_rows(np.arange(6), None, 7, 2, times)]
     [(2, 2), (4, 2)]
     """
-    if links.times is not None:
-        wanted = [round(len(rows) * number / (folds + 1)) for number in range(1, folds + 1)]
-        edges = [*_time_edges(links.times[rows], wanted), len(rows)]
-        return [_at_edge(rows, links.times[rows], begin, end) for begin, end in itertools.pairwise(edges)]
-    if links.groups is not None:
-        group, size = _group_sizes(links.groups[rows], folds)
-        order = rng_for(seed, "groups").permutation(len(size))
-        fold, filled = np.empty(len(size), np.int64), np.zeros(folds)
-        for one in order[np.argsort(-size[order], kind="stable")]:  # the largest first, to the emptiest fold
-            fold[one] = int(np.argmin(filled))
-            filled[fold[one]] += size[one]
+    if (linked := _linked_values(rows, links)) is not None:
+        (value, sizes), ordered = linked, links.times is not None
+        fold = fold_values(sizes, ordered, seed, folds)[value]
         return [
-            Split(np.sort(rows[fold[group] != each]), np.sort(rows[fold[group] == each]))
-            for each in range(folds)
+            Split(np.sort(rows[learns_before(fold, each, ordered)]), np.sort(rows[fold == each]))
+            for each in range(int(fold.max()) + 1)
         ]
     found = k_folds(len(rows), None if y is None else np.asarray(y)[rows], seed, folds)
     return [Split(np.sort(rows[each.train]), np.sort(rows[each.validation])) for each in found]
+
+
+def judging_values(sizes: RowNumbers, ordered: bool, seed: int, share: float) -> NDArray[np.bool_]:
+    """Which groups judge, or which times where they are `ordered`; `sizes` are the rows of each.
+
+    >>> judging_values(np.array([5, 1, 2, 2]), True, 7, 0.3).tolist()
+    [False, False, True, True]
+    """
+    if ordered:
+        (edge,) = _time_edges(sizes, [sizes.sum() - round(share * sizes.sum())])
+        return np.asarray(np.arange(len(sizes)) >= edge)
+    _check_groups(sizes, 2)
+    order = rng_for(seed, "groups").permutation(len(sizes))
+    reached = np.cumsum(sizes[order])
+    # The fewest groups that make up the share, or one group fewer where that comes nearer.
+    last = int(np.argmin(np.abs(reached[:-1] - share * sizes.sum())))
+    return np.isin(np.arange(len(sizes)), order[: last + 1])
+
+
+def fold_values(sizes: RowNumbers, ordered: bool, seed: int, folds: int) -> RowNumbers:
+    """In which fold each group or time judges; -1 for the earliest times, which judge in none.
+
+    >>> fold_values(np.array([1, 1, 1, 2, 1]), True, 7, 2).tolist()
+    [-1, -1, 0, 1, 1]
+    """
+    if ordered:
+        wanted = [round(sizes.sum() * number / (folds + 1)) for number in range(1, folds + 1)]
+        return np.searchsorted(_time_edges(sizes, wanted), np.arange(len(sizes)), side="right") - 1
+    _check_groups(sizes, folds)
+    order = rng_for(seed, "groups").permutation(len(sizes))
+    fold, filled = np.empty(len(sizes), np.int64), np.zeros(folds)
+    for one in order[np.argsort(-sizes[order], kind="stable")]:  # the largest first, to the emptiest fold
+        fold[one] = int(np.argmin(filled))
+        filled[fold[one]] += sizes[one]
+    return fold
+
+
+def learns_before(fold: Any, number: int, ordered: bool) -> Any:
+    """Whether rows of a fold are learned from where fold `number` judges: earlier ones, if there is an order.
+
+    `fold` is anything that is compared with numbers.
+    """
+    return fold < number if ordered else fold != number
 
 
 def subsample(rows: RowNumbers, y: NDArray[Any] | None, fraction: float, seed: int) -> RowNumbers:
@@ -165,17 +192,17 @@ def subsample(rows: RowNumbers, y: NDArray[Any] | None, fraction: float, seed: i
     return np.sort(rows[order[np.argsort(key, kind="stable")[:count]]])
 
 
-def repeated(rows: RowNumbers, y: NDArray[Any], weights: Sequence[float], seed: int) -> RowNumbers:
-    """Each row as often as its class weighs; of a fraction, that share of the rows once more.
+def repeated(y: NDArray[Any], weights: Sequence[float], seed: int) -> RowNumbers:
+    """The place of each row as often as its class weighs; of a fraction, that share of the rows once more.
 
-    Every algorithm takes weights in this form, on every engine.
+    Every algorithm takes weights in this form.
 
-    >>> repeated(np.arange(3), np.array([0, 0, 1]), (1.0, 2.0), 7).tolist()
+    >>> repeated(np.array([0, 0, 1]), (1.0, 2.0), 7).tolist()
     [0, 1, 2, 2]
     """
-    weight = np.asarray(weights, np.float64)[np.asarray(y)[rows]]
-    more = rng_for(seed, "class weights").random(len(rows)) < weight % 1
-    return np.repeat(rows, weight.astype(np.int64) + more)
+    weight = np.asarray(weights, np.float64)[np.asarray(y)]
+    more = rng_for(seed, "class weights").random(len(y)) < weight % 1
+    return np.repeat(np.arange(len(y)), weight.astype(np.int64) + more)
 
 
 def _labels(rows: int, y: NDArray[Any] | None) -> RowNumbers:
@@ -195,26 +222,26 @@ def _shuffled(labels: RowNumbers, rng: np.random.Generator) -> tuple[RowNumbers,
     return order, place, size
 
 
-def _group_sizes(groups: NDArray[Any], least: int) -> tuple[RowNumbers, RowNumbers]:
-    """The number of each row's group, and how many rows each group has."""
-    _, number, size = np.unique(groups, return_inverse=True, return_counts=True)
-    if len(size) < least:
+def _linked_values(rows: RowNumbers, links: RowLinks) -> tuple[RowNumbers, RowNumbers] | None:
+    """The number of each row's group or time, and how many rows each of these has; None without links."""
+    values = links.groups if links.times is None else links.times
+    if values is None:
+        return None
+    _, number, sizes = np.unique(values[rows], return_inverse=True, return_counts=True)
+    return number.reshape(-1).astype(np.int64), sizes
+
+
+def _check_groups(sizes: RowNumbers, least: int) -> None:
+    if len(sizes) < least:
         raise BadInput(
-            f"The rows form {len(size)} group{'s' if len(size) != 1 else ''}, but {least} are needed to keep "
-            'each whole; name another column under "groups".'
+            f"The rows form {len(sizes)} group{'s' if len(sizes) != 1 else ''}, but {least} are needed to "
+            'keep each whole; name another column under "groups".'
         )
-    return number.reshape(-1).astype(np.int64), size
 
 
-def _time_edges(times: NDArray[Any], wanted: Sequence[int]) -> list[int]:
-    """Places in the order of time where the time changes, near those that are wanted."""
-    ordered = np.sort(times, kind="stable")
-    changes = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
-    if not len(changes):
+def _time_edges(sizes: RowNumbers, wanted: Sequence[int]) -> list[int]:
+    """Numbers of times before which about so many rows lie as are wanted; `sizes` are the rows of each."""
+    before = np.cumsum(sizes)[:-1]
+    if not len(before):
         raise BadInput('All rows have the same time; name another column under "time".')
-    return sorted({int(changes[np.argmin(np.abs(changes - place))]) for place in wanted})
-
-
-def _at_edge(rows: RowNumbers, times: NDArray[Any], begin: int, end: int) -> Split:
-    order = np.argsort(times, kind="stable")
-    return Split(np.sort(rows[order[:begin]]), np.sort(rows[order[begin:end]]))
+    return sorted({int(np.argmin(np.abs(before - place))) + 1 for place in wanted})

@@ -18,6 +18,7 @@ from prudent.core.errors import BadInput
 from prudent.training.algorithms.registry import complete_transform
 from prudent.training.data.dataset import Matrix
 from prudent.training.engines.onnx_export import INT64, OnnxGraph
+from prudent.training.engines.target_encoding import SMOOTHING
 
 Numbers = NDArray[Any]
 _CHUNK = 1 << 16  # rows taken to double precision at a time
@@ -190,9 +191,9 @@ class TransformFitter(ABC):
     def impute(self, strategy: str = "mean") -> None:
         """Fill in missing values: mean, median, or most_frequent, as categories always are."""
 
-    def target_encode(self, smoothing: float = 10.0) -> None:
+    @abstractmethod
+    def target_encode(self, smoothing: float = SMOOTHING) -> None:
         """The target's mean, or the classes' shares, in place of each category."""
-        raise BadInput("This engine has no target-encode; leave it out, or use the engine local.")
 
     @abstractmethod
     def one_hot(self, most: int = 32) -> None:
@@ -205,6 +206,9 @@ class TransformFitter(ABC):
     @abstractmethod
     def pca(self, k: int) -> None:
         """Turn the columns into so many principal components."""
+
+
+NO_TARGET = "target-encode needs a target, which a clustering has not; use one-hot."
 
 
 def check_components(k: int, width: int) -> None:

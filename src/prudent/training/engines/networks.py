@@ -79,7 +79,8 @@ class SingleProcess:
 class NetworkTrainer:
     """Moves a network's weights pass by pass: with l-bfgs by all rows at once, else block by block.
 
-    `order` answers the order of this process's rows in a pass.
+    `order` answers the order of this process's rows in a pass. `class_weights` say how much the rows of each
+    class count, on average 1; none where all count the same.
     """
 
     def __init__(
@@ -91,13 +92,18 @@ class NetworkTrainer:
         settings: Mapping[str, Any],
         order: Callable[[int], Any],
         group: ProcessGroup,
+        class_weights: Sequence[float] = (),
     ) -> None:
         self._torch, self._network, self._rows, self._labels = torch, network, rows, labels
         self._order, self._group = order, group
         self._decay = float(settings.get("regParam", 0.0))
         self._block = max(1, int(settings["blockSize"]) // group.size)
         self._most_rows = int(group.most(len(rows)))
-        self.loss_of = torch.nn.CrossEntropyLoss()
+        self._loss = torch.nn.CrossEntropyLoss()
+        if class_weights:
+            # The sum by the number of rows: by their weights, a block of one class would count as any other.
+            weighed = torch.nn.CrossEntropyLoss(weight=torch.tensor(class_weights), reduction="sum")
+            self._loss = lambda raw, labels: weighed(raw, labels) / len(labels)
         weights, solver = list(network.parameters()), settings.get("solver", "adam")
         self._at_once = solver == "l-bfgs"
         if self._at_once:
@@ -116,7 +122,7 @@ class NetworkTrainer:
 
     def _loss_of_all(self) -> Any:
         self._optimiser.zero_grad()
-        loss = self.loss_of(self._network(self._rows), self._labels)
+        loss = self._loss(self._network(self._rows), self._labels)
         loss = loss + 0.5 * self._decay * sum((value**2).sum() for value in self._network.parameters())
         loss.backward()
         self._group.average_gradients(self._network)
@@ -130,7 +136,7 @@ class NetworkTrainer:
             end = min(start + self._block, self._most_rows)
             block = order[torch.arange(start, end) % len(order)]
             self._optimiser.zero_grad()
-            loss = self.loss_of(self._network(self._rows[block]), self._labels[block])
+            loss = self._loss(self._network(self._rows[block]), self._labels[block])
             loss.backward()
             self._group.average_gradients(self._network)
             with torch.no_grad():

@@ -63,7 +63,7 @@ class Partition:
         judging, testing = apart
         numbers, test = np.arange(rows - judging - testing), np.arange(rows - testing, rows)
         if test_share > 0:
-            taken = split_rows(numbers, y, _seed(seed, "test"), test_share, links)
+            taken = split_rows(numbers, y, seed_of(seed, "test"), test_share, links)
             numbers, test = taken.train, taken.validation
         if judging:
             return cls(test, (Split(numbers, np.arange(rows - judging - testing, rows - testing)),))
@@ -77,7 +77,7 @@ class Partition:
         splits = [
             split
             for repeat in range(repeats)
-            for split in fold_rows(numbers, y, seed if not repeat else _seed(seed, repeat), folds, links)
+            for split in fold_rows(numbers, y, seed if not repeat else seed_of(seed, repeat), folds, links)
         ]
         return cls(test, tuple(splits))
 
@@ -103,7 +103,7 @@ def inner_split(
         return None
     if links.times is not None and len(np.unique(links.times[rows])) < 2:
         return None
-    return split_rows(rows, y, _seed(seed, "inner"), INNER_SHARE, links)
+    return split_rows(rows, y, seed_of(seed, "inner"), INNER_SHARE, links)
 
 
 def _folds(validation: ValidationMethod, rows: int, columns: int, supervised: bool) -> tuple[int, int]:
@@ -116,5 +116,6 @@ def _folds(validation: ValidationMethod, rows: int, columns: int, supervised: bo
     return FOLDS, min(MOST_REPEATS, max(1, REPEAT_ROWS // rows))
 
 
-def _seed(seed: int, *names: str | int) -> int:
+def seed_of(seed: int, *names: str | int) -> int:
+    """The seed of one of the splits of a request, such as that of its test part."""
     return int(rng_for(seed, "partition", *names).integers(2**31 - 1))

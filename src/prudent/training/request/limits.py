@@ -90,11 +90,6 @@ class ValidationMethod(_Limits):
         return self
 
     @property
-    def plain(self) -> bool:
-        """Whether rows are drawn as they come: by no column, and from no other file."""
-        return self.groups is None and self.time is None and self.path is None
-
-    @property
     def given(self) -> bool:
         """Whether the request says anything of it."""
         return self != ValidationMethod()

@@ -154,11 +154,6 @@ def test_a_training_row_does_not_tell_its_own_target():
     fitter, X = encoded_by_target(np.arange(500), y, many=500, smoothing=0.0)
     assert abs(np.corrcoef(fitter.X[:, 1], y)[0, 1]) < 0.2
     assert np.corrcoef(fitter.transforms[0].apply(X)[:, 1], y)[0, 1] > 0.99
-    # Nor do those tell it that are the same row once more.
-    twice, columns = np.tile(np.arange(500), 2), (Column("town", CATEGORICAL, tuple(map(str, range(500)))),)
-    again = LocalTransformFitter(X[twice, :1], columns, y=y[twice], seed=4, numbers=twice)
-    again.target_encode(0.0)
-    assert abs(np.corrcoef(again.X[:, 0], y[twice])[0, 1]) < 0.2
 
 
 def test_columns_of_many_categories_are_told_by_the_target_unasked():

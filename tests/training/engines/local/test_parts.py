@@ -113,15 +113,3 @@ def test_a_metric_is_known_by_all_its_names() -> None:
     document = {"domain": "classification", "dataset": {"path": "x.csv"}}
     for said, name in (("AUC", "auc"), ("Log-loss", "log-loss"), ("balanced_accuracy", "balanced-accuracy")):
         assert TrainingRequest.parse({**document, "metric": said}).metric == name
-
-
-@pytest.mark.parametrize(
-    "said", [{"validation": {"groups": "a"}}, {"test": {"path": "x.csv"}}, {"classWeights": "balanced"}]
-)
-def test_spark_refuses_what_it_cannot_before_it_starts(tmp_path: Path, said: dict) -> None:
-    pytest.importorskip("pyspark")
-    from prudent.training.engines.spark.engine import SparkEngine
-
-    request = TrainingRequest.parse({"domain": "classification", "dataset": {"path": "x.csv"}, **said})
-    with pytest.raises(BadInput, match="for the local engine"):
-        SparkEngine().open(request, tmp_path, 1)

@@ -95,7 +95,7 @@ class LocalEngine:
             pmml=PMML in request.export,
             partition=partition,
             links=links,
-            weights=class_weights(request.class_weights, dataset.y, dataset.classes),
+            weights=class_weights(request.class_weights, _class_counts(dataset), dataset.classes),
         )
 
 
@@ -171,6 +171,12 @@ class LocalSession:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _class_counts(dataset: Dataset) -> NDArray[np.int64]:
+    if not dataset.classes or dataset.y is None:
+        return np.empty(0, np.int64)
+    return np.bincount(dataset.y, minlength=len(dataset.classes))
 
 
 def open_pool(parallelism: int, work: Path, algorithms: tuple[str, ...] = ()) -> WorkerPool:

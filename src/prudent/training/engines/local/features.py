@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prudent.core.errors import BadInput
-from prudent.core.seeds import rng_for
 from prudent.training.data.dataset import CATEGORICAL, DATE, Column, Matrix
 from prudent.training.data.splitting import RowNumbers, repeated, subsample
 from prudent.training.engines.date_parts import PARTS, SplitDates
 from prudent.training.engines.fit_task import PreparedRows
 from prudent.training.engines.fitted_transforms import (
+    NO_TARGET,
     Affine,
     FittedTransform,
     Impute,
@@ -31,19 +31,22 @@ from prudent.training.engines.fitted_transforms import (
 from prudent.training.engines.local.column_statistics import covariance, mean_and_deviation
 from prudent.training.engines.local.shared_dataset import SharedDataset
 from prudent.training.engines.partition import inner_split
-
-MANY_CATEGORIES = 32
-"""A column with more categories is told by the target's mean in each, not by a column for each."""
-_MOST_SHARES = 32  # classes up to which each gets a column of its own for every such category
-_PARTS = 5
+from prudent.training.engines.target_encoding import (
+    ENCODING_PARTS,
+    MANY_CATEGORIES,
+    MOST_SHARES,
+    SMOOTHING,
+    encoding_parts,
+    encoding_tables,
+    target_columns,
+)
 
 
 class LocalTransformFitter(TransformFitter):
     """Fits transforms on a matrix, and tracks which columns are categories.
 
     `others_miss` says that values are missing in rows which the model will meet, if not in these. With a
-    target (`y`, and how many classes it has, 0 for values), categories can be told by it; `numbers` are those
-    of the rows in the data, of which some may come several times.
+    target (`y`, and how many classes it has, 0 for values), categories can be told by it.
     """
 
     def __init__(
@@ -54,7 +57,6 @@ class LocalTransformFitter(TransformFitter):
         y: NDArray[Any] | None = None,
         classes: int = 0,
         seed: int = 0,
-        numbers: RowNumbers | None = None,
     ) -> None:
         super().__init__()
         self.X = X
@@ -70,7 +72,6 @@ class LocalTransformFitter(TransformFitter):
             parts = np.zeros((len(PARTS) + 1) * int(dates.sum()), dtype=np.int64)
             self.sizes = np.concatenate([self.sizes[~dates], parts])
         self._y, self._classes, self._seed = y, classes, seed
-        self._numbers = np.arange(len(X)) if numbers is None else numbers
 
     def finish(self, max_categories: int | None = None, native: bool = False) -> None:
         """What no model can do without: values for missing ones, columns for categories.
@@ -79,8 +80,8 @@ class LocalTransformFitter(TransformFitter):
         `max_categories` makes categories of the columns with at most so many different values, as Spark's
         VectorIndexer does.
         """
-        if self._y is not None and self._classes <= _MOST_SHARES:
-            self._encode_by_target(np.flatnonzero(self.sizes > MANY_CATEGORIES), smoothing=10.0)
+        if self._y is not None and self._classes <= MOST_SHARES:
+            self._encode_by_target(np.flatnonzero(self.sizes > MANY_CATEGORIES), SMOOTHING)
         if native:
             return
         self._make_plain()
@@ -100,9 +101,9 @@ class LocalTransformFitter(TransformFitter):
         self._append(Impute(fills))
         self._may_miss = False
 
-    def target_encode(self, smoothing: float = 10.0) -> None:
+    def target_encode(self, smoothing: float = SMOOTHING) -> None:
         if self._y is None:
-            raise BadInput("target-encode needs a target, which a clustering has not; use one-hot.")
+            raise BadInput(NO_TARGET)
         self._encode_by_target(np.flatnonzero(self.sizes), smoothing)
 
     def one_hot(self, most: int = 32) -> None:
@@ -141,27 +142,24 @@ class LocalTransformFitter(TransformFitter):
         return self.sizes > 0
 
     def _encode_by_target(self, chosen: NDArray[np.int64], smoothing: float) -> None:
-        """Encode columns by the target; a training row by what the rows of other parts say.
-
-        Else a category with one row would give that row's target away.
-        """
+        """Encode columns by the target; a training row by what the rows of other parts say."""
         if not len(chosen):
             return
         assert self._y is not None
         aims = target_columns(self._y, self._classes)
-        different, place = np.unique(self._numbers, return_inverse=True)
-        part = (rng_for(self._seed, "parts of target encoding").permutation(len(different)) % _PARTS)[place]
+        part = encoding_parts(len(aims), self._seed)
         kept = np.flatnonzero(~np.isin(np.arange(len(self.sizes)), chosen))
         own, tables = [], []
         for column in chosen:
-            rows, many = category_rows(self.X[:, column], int(self.sizes[column])), int(self.sizes[column])
-            tables.append(smoothed_means(rows, aims, many, smoothing))
-            own.append(np.empty(aims.shape))
-            for number in range(_PARTS):
-                inside = part == number
-                others = ~inside if len(different) > _PARTS else np.ones(len(aims), dtype=bool)
-                table = smoothed_means(rows[others], aims[others], many, smoothing)
-                own[-1][inside] = table[rows[inside]]
+            width = int(self.sizes[column]) + 1
+            rows = category_rows(self.X[:, column], width - 1)
+            cell = part * width + rows
+            counts = np.bincount(cell, minlength=ENCODING_PARTS * width).reshape(ENCODING_PARTS, width)
+            sums = [np.bincount(cell, weights=aim, minlength=counts.size) for aim in aims.T]
+            by_part = np.stack(sums, axis=1).reshape(*counts.shape, -1).astype(np.float64)
+            table, apart = encoding_tables(counts, by_part, smoothing, len(aims) > ENCODING_PARTS)
+            tables.append(table)
+            own.append(apart[part, rows])
         self.transforms.append(TargetEncode(kept, chosen.astype(np.int64), tuple(tables)))
         self.X = np.concatenate([self.X[:, kept], *own], axis=1, dtype=self.X.dtype)
         self.sizes = np.concatenate([self.sizes[kept], np.zeros(len(chosen) * aims.shape[1], dtype=np.int64)])
@@ -195,32 +193,6 @@ class LocalTransformFitter(TransformFitter):
     def _append(self, transform: FittedTransform) -> None:
         self.transforms.append(transform)
         self.X = transform.apply(self.X)
-
-
-def target_columns(y: NDArray[Any], classes: int) -> NDArray[np.float64]:
-    """What is averaged by category: values, the second of two classes, or each of several."""
-    if classes == 0:
-        return np.asarray(y, dtype=np.float64)[:, None]
-    numbers = np.array([1]) if classes == 2 else np.arange(classes)
-    return np.asarray(np.equal(y[:, None], numbers), dtype=np.float64)
-
-
-def smoothed_means(
-    rows: NDArray[np.int64], aims: NDArray[np.float64], categories: int, smoothing: float
-) -> NDArray[np.float64]:
-    """(categories + 1, outputs): the mean of each category, drawn to the overall mean where rows are few.
-
-    (sum + smoothing x overall mean) / (rows + smoothing); the last is for a missing category.
-
-    >>> smoothed_means(np.array([0, 0, 1]), np.array([[1.0], [0.0], [1.0]]), 2, 1.0)[:, 0].round(3).tolist()
-    [0.556, 0.833, 0.667]
-    """
-    overall = aims.mean(axis=0)
-    counts = np.bincount(rows, minlength=categories + 1)[:, None]
-    sums = [np.bincount(rows, weights=aim, minlength=categories + 1) for aim in aims.T]
-    weight = counts + smoothing
-    known = np.stack(sums, axis=1) + smoothing * overall
-    return np.asarray(np.where(weight > 0, known / np.where(weight > 0, weight, 1.0), overall))
 
 
 def has_missing(X: Matrix) -> bool:
@@ -313,12 +285,10 @@ class FeatureCache:
         judges = split != ALL_ROWS and (apart is None or len(chosen) > INNER_FIT_ROWS)
         chosen = chosen if apart is None else apart.train
         trained = len(chosen)
-        if data.class_weights and data.y is not None:
-            chosen = repeated(chosen, data.y, data.class_weights, self._seed)
         y = self._target(chosen)
         classes = len(data.classes)
         fitter = LocalTransformFitter(
-            data.X[chosen], data.columns, self._some_missing, y, classes, self._seed, chosen
+            data.X[chosen], data.columns, self._some_missing, y, classes, self._seed
         )
         for name, settings in transforms.items():
             fitter.add(name, settings)
@@ -329,8 +299,13 @@ class FeatureCache:
         def prepared(rows: RowNumbers) -> PreparedRows:
             return PreparedRows(apply_all(fitted, data.X[rows]), self._target(rows))
 
+        learned = PreparedRows(fitter.X, y)
+        if data.class_weights and y is not None:
+            # Features mean the same whatever classes weigh: only the algorithm sees rows more than once.
+            often = repeated(y, data.class_weights, self._seed)
+            learned = PreparedRows(fitter.X[often], y[often])
         return PreparedFeatures(
-            PreparedRows(fitter.X, y),
+            learned,
             prepared(data.splits[split].validation) if judges else None,
             fitted,
             None if apart is None else prepared(apart.validation),

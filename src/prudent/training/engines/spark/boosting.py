@@ -29,7 +29,7 @@ from prudent.training.engines.fit_task import LearningCurve, patience_of
 from prudent.training.engines.local.learners.trees import features_tried
 from prudent.training.engines.scoring import Scorer
 from prudent.training.engines.spark import listening, progress
-from prudent.training.engines.spark.dataset import LABEL
+from prudent.training.engines.spark.dataset import LABEL, WEIGHT
 from prudent.training.engines.spark.evaluation import sample_columns
 from prudent.training.engines.spark.fit_task import SparkFitTask
 from prudent.training.engines.spark.progress import LineServer, verified_progress
@@ -51,7 +51,7 @@ _NAMES = {
 """XGBoost's hyper-parameters as requests name them, and as it does."""
 _ROWS_EACH = 50_000
 """Rows that make another process worth starting."""
-_WATCHED, _WEIGHT = "watched", "weight"
+_WATCHED = "watched"
 _NEVER = 1e30  # a gain that no split has
 _CURVATURE = 0.1
 """What a row of classes weighs in a leaf, on average: a quarter at first, little once it is learnt."""
@@ -123,7 +123,7 @@ def _estimator(task: SparkFitTask, settings: Mapping[str, Any], processes: int, 
     return kind(
         features_col=task.features,
         label_col=LABEL,
-        weight_col=_WEIGHT,
+        weight_col=WEIGHT,
         num_workers=processes,
         force_repartition=True,
         # In the first executor, where it ends with the training, however that ends.
@@ -146,14 +146,15 @@ def _marked(task: SparkFitTask) -> Any:
     from pyspark.sql import functions as sf
 
     def of(part: Any, watched: bool) -> Any:
-        return part.select(LABEL, task.features, sf.lit(watched).alias(_WATCHED), sf.lit(1.0).alias(_WEIGHT))
+        weight = sf.lit(1.0) if watched else task.weight
+        return part.select(LABEL, task.features, sf.lit(watched).alias(_WATCHED), weight.alias(WEIGHT))
 
     rows = of(task.rows, False)
     if task.scorer.classes > 2:
         shown = {int(row[LABEL]) for row in task.rows.select(LABEL).distinct().collect()}
         for absent in sorted(set(range(task.scorer.classes)) - shown):
             one = of(task.rows.limit(1), False).withColumn(LABEL, sf.lit(float(absent)))
-            rows = rows.unionByName(one.withColumn(_WEIGHT, sf.lit(0.0)))
+            rows = rows.unionByName(one.withColumn(WEIGHT, sf.lit(0.0)))
     return rows if task.watched is None else rows.unionByName(of(task.watched, True))
 
 

@@ -5,17 +5,24 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from prudent.core.errors import BadInput, RunFailed
+from prudent.training.algorithms.algorithm import CLUSTERING, REGRESSION
+from prudent.training.engines.class_weights import class_weights
 from prudent.training.engines.engine import TrainingSession
 from prudent.training.engines.functions import FunctionSession
+from prudent.training.engines.spark.dataset import LABEL, SparkDataset
 from prudent.training.request.limits import RowsFile
 from prudent.training.request.request import PMML
 
 if TYPE_CHECKING:
     from prudent.cloud.clusters.spark_cluster import SparkCluster
+    from prudent.training.engines.spark.reading import DatasetQuery
 
 SPARK = "spark"
 _SMALL_BYTES = 8 << 20
@@ -49,22 +56,24 @@ class SparkEngine:
         del parallelism  # trials share the cluster by fair pools, however many there are
         if request.dataset is None:
             return FunctionSession()
-        _refuse_local_only(request)
+        if request.class_weights is not None and request.domain in (REGRESSION, CLUSTERING):
+            class_weights(
+                request.class_weights, np.empty(0, np.int64), ()
+            )  # refused before machines cost anything
         if self._cluster is None:
             return self._open_session(request, work, None, True)
         try:
-            parts = self._start_cluster(self._cluster, str(request.dataset.path), work)
+            sources = self._start_cluster(self._cluster, _query_of(request), work)
             if self._ready is not None:
                 self._ready(self._cluster)
-            return self._open_session(request, work, parts, self._cluster.shares(work))
+            return self._open_session(request, work, sources, self._cluster.shares(work))
         except BaseException:
             self._cluster.close()
             raise
 
-    def _start_cluster(self, cluster: SparkCluster, path: str, work: Path) -> list[Path]:
+    def _start_cluster(self, cluster: SparkCluster, query: DatasetQuery, work: Path) -> list[list[Path]]:
         """Start the cluster while the data are fetched; returns the files by names that all machines know."""
         from prudent.training.data.formats import AVRO, format_of
-        from prudent.training.data.sources import local_parts
 
         errors: list[BaseException] = []
 
@@ -75,21 +84,24 @@ class SparkEngine:
                 errors.append(error)
 
         # What should lie here is looked for first: a slip in a path must not cost a machine.
-        parts = [] if "://" in path else local_parts(path, work / "data")
+        far = any(place is not None and "://" in place for place in query.places)
+        sources = [] if far else query.sources(work / "data")
         starting = threading.Thread(target=start, name="starting Spark", daemon=True)
         starting.start()
-        parts = parts or local_parts(path, work / "data")
+        sources = sources or query.sources(work / "data")
         while starting.is_alive():
             starting.join(0.2)  # in pieces, so that Ctrl-C is heard
         if errors:
             raise errors[0]
+        parts = [part for some in sources for part in some]
         reached = cluster.reached(parts, work)
         if reached != parts and format_of(parts, None) == AVRO:
-            raise BadInput(f'The machines cannot read "{path}" as Avro; give it as Parquet.')
-        return reached
+            raise BadInput(f'The machines cannot read "{query.path}" as Avro; give it as Parquet.')
+        names = iter(reached)
+        return [[next(names) for _ in some] for some in sources]
 
     def _open_session(
-        self, request: Any, work: Path, parts: Sequence[Path] | None, own_form: bool
+        self, request: Any, work: Path, sources: Sequence[Sequence[Path]] | None, own_form: bool
     ) -> TrainingSession:
         from prudent.training.engines.partition import share_for_test
         from prudent.training.engines.spark.evaluation import SparkScorer
@@ -109,7 +121,7 @@ class SparkEngine:
         if cluster is not None:
             master, environment = cluster.master, cluster.environment
             options = {**cluster.options, **options}
-        small = _is_small(parts or [Path(request.dataset.path)])
+        small = _is_small(sources[0] if sources else [Path(request.dataset.path)])
         if small and cluster is not None:
             options = {
                 **options,
@@ -120,8 +132,12 @@ class SparkEngine:
             spark, own = start_spark(master, work, options, small, environment, ended_by)
             try:
                 ended_by(lambda: interrupt_spark(spark))
-                dataset = read_dataset_into_spark(spark, _query_of(request), work, parts=parts)
-                share = share_for_test(request.test, dataset.rows, dataset.target is not None)
+                dataset = _weighed(
+                    read_dataset_into_spark(spark, _query_of(request), work, sources), request.class_weights
+                )
+                share = 0.0
+                if not dataset.apart[1]:
+                    share = share_for_test(request.test, dataset.rows, dataset.target is not None)
                 rows = split(spark, dataset, request.validation, request.seed, share)
                 scorer = SparkScorer.of(request.domain, request.metric, len(dataset.classes))
                 context = SparkTrialContext(dataset, rows, scorer, own_form, PMML in request.export)
@@ -151,17 +167,14 @@ def stoppable(cluster: SparkCluster | None) -> Iterator[Callable[[Callable[[], N
             cluster.stop_driver = None
 
 
-def _refuse_local_only(request: Any) -> None:
-    """Before machines cost anything."""
-    if (
-        not request.validation.plain
-        or request.class_weights is not None
-        or isinstance(request.test, RowsFile)
-    ):
-        raise BadInput(
-            '"groups", "time", files for validation or test, and "classWeights" are for the local engine; '
-            "leave them out, or take that one."
-        )
+def _weighed(dataset: SparkDataset, said: str | Mapping[str, float] | None) -> SparkDataset:
+    """The data with the weights of their classes, if a request says any."""
+    if said is None:
+        return dataset
+    counts = np.zeros(len(dataset.classes), np.int64)
+    for row in dataset.frame.groupBy(LABEL).count().collect():
+        counts[int(row[LABEL])] = row["count"]
+    return replace(dataset, class_weights=class_weights(said, counts, dataset.classes))
 
 
 def _refuse_if_closing(cluster: SparkCluster | None) -> None:
@@ -175,10 +188,10 @@ def _is_small(places: Sequence[Path]) -> bool:
     return bool(files) and sum(file.stat().st_size for file in files if file.is_file()) < _SMALL_BYTES
 
 
-def _query_of(request: Any) -> Any:
+def _query_of(request: Any) -> DatasetQuery:
     from prudent.training.engines.spark.reading import DatasetQuery
 
-    source = request.dataset
+    source, validation = request.dataset, request.validation
     wants_columns = {"impute", "one-hot"} & {transform.name for transform in request.transforms}
     return DatasetQuery(
         path=str(source.path),
@@ -187,4 +200,7 @@ def _query_of(request: Any) -> Any:
         features=None if source.features is None else tuple(str(name) for name in source.features),
         domain=request.domain,
         as_columns=bool(wants_columns),
+        groups=validation.groups,
+        time=validation.time,
+        also=(validation.path, request.test.path if isinstance(request.test, RowsFile) else None),
     )

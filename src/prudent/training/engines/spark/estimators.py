@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from prudent.core.errors import unknown
-from prudent.training.engines.spark.dataset import LABEL
+from prudent.training.engines.spark.dataset import LABEL, WEIGHT
 from prudent.training.engines.spark.fit_task import SparkFitTask
 
 _OWN_SETTINGS = frozenset({"maxCategories", "seed"})
@@ -42,6 +42,8 @@ def _configure(made: Any, settings: Mapping[str, Any], task: SparkFitTask) -> No
     made.setFeaturesCol(task.features)
     if made.hasParam("labelCol"):
         made.setLabelCol(LABEL)
+    if task.class_weights:
+        made.setWeightCol(WEIGHT)
     if made.hasParam("seed"):
         made.setSeed(task.seed)
     for name, value in settings.items():

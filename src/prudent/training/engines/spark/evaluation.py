@@ -121,14 +121,14 @@ def sample_columns(frame: Any, names: list[str], most: int = MOST_POINTS) -> dic
 
 @dataclass(frozen=True, eq=False)
 class CollectedPredictions:
-    """Rows as users have them (float32), their labels, what was predicted, and with which probabilities.
+    """Rows as users have them, their labels, what was predicted, and with which probabilities.
 
     `rows` are their numbers. `scores` stand in for probabilities where the algorithm has none: a class for
     each, the largest wins.
     """
 
     rows: NDArray[np.int64]
-    raw: NDArray[np.float32]
+    raw: NDArray[Any]
     predicted: NDArray[Any]
     probabilities: NDArray[np.float64] | None
     actual: NDArray[Any] | None
@@ -183,7 +183,7 @@ def collect_predictions(predicted: Any, dataset: SparkDataset) -> CollectedPredi
 
     return CollectedPredictions(
         rows=arrow.column(ROW).to_numpy(),
-        raw=matrix("raw").astype(np.float32).reshape(arrow.num_rows, len(dataset.columns)),
+        raw=matrix("raw").astype(dataset.precision).reshape(arrow.num_rows, len(dataset.columns)),
         predicted=arrow.column(PREDICTION).to_numpy(),
         probabilities=matrix(PROBABILITY) if likely else None,
         actual=arrow.column(LABEL).to_numpy() if dataset.target is not None else None,

@@ -3,62 +3,109 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from prudent.core.errors import BadInput
 from prudent.training.algorithms.algorithm import REGRESSION
-from prudent.training.data.csv_files import MISSING, layout_of
+from prudent.training.data.csv_files import MISSING, CsvLayout, layout_of
+from prudent.training.data.dataset import EXACT_TO
 from prudent.training.data.formats import AVRO, CSV, JSON, LIBSVM, PARQUET
 from prudent.training.data.libsvm_files import libsvm_blocks
 from prudent.training.data.reading import table_batches
+from prudent.training.engines.spark.dataset import MAIN
+from prudent.training.engines.spark.dates import as_days, is_dated, is_zoned
 from prudent.training.engines.spark.spark_session import first_line
 
 
 @dataclass(frozen=True)
 class RawFrame:
-    """A frame with the names of its columns; in an `untyped` one (CSV) everything is text."""
+    """A frame with the names of its columns; in an `untyped` one (CSV) everything is text.
+
+    Columns of `dates` were dates or times by their type, and are days since 1970 now.
+    """
 
     frame: Any
     names: tuple[str, ...]
     untyped: bool
+    dates: frozenset[str] = frozenset()
+
+    def with_days(self, names: Sequence[str]) -> RawFrame:
+        """The same with days in place of typed dates in some of the columns."""
+        kinds = {name: self.frame.schema[name].dataType for name in names}
+        dated = {name: kind for name, kind in kinds.items() if is_dated(kind)}
+        days = {name: as_days(column_of(name), kind) for name, kind in dated.items()}
+        return replace(self, frame=self.frame.withColumns(days), dates=frozenset(dated)) if dated else self
 
 
-def read_libsvm(spark: Any, parts: Sequence[Path]) -> Any:
-    """A frame of `label` and `features` (sparse vectors)."""
-    return spark.read.format("libsvm").load(_paths(parts))
+Sources = Sequence[Sequence[Path]]
+"""Files by where their rows come from: the data (MAIN), a file for validation, one for the test."""
+ORIGIN = "prudent's origin"
+"""The column of a raw frame that says which of the sources a row is from."""
+
+
+def read_libsvm(spark: Any, sources: Sources) -> Any:
+    """A frame of `label`, `features` (sparse vectors, all as wide as the widest) and ORIGIN."""
+    reader = spark.read.format("libsvm")
+    frames = [reader.load(_paths(parts)) for parts in sources if parts]
+    if len(frames) > 1:
+        first = [frame.select("features").first() for frame in frames]
+        widest = max(row["features"].size for row in first if row is not None)
+        reader = reader.option("numFeatures", widest)
+    return _united([reader.load(_paths(parts)) if parts else None for parts in sources])
 
 
 def read_columns(
-    spark: Any, parts: Sequence[Path], kind: str, known: Sequence[str], work: Path, lines: bool = False
+    spark: Any, sources: Sources, kind: str, known: Sequence[str], work: Path, lines: bool = False
 ) -> RawFrame:
     """A frame of named columns; `lines`: CSV values may hold line breaks, which is slower to read."""
-    reader = spark.read
     if kind == CSV:
-        return read_csv(reader, parts, known, lines)
-    if kind == PARQUET:
-        frame = reader.parquet(*_paths(parts))
-    elif kind == JSON:
-        frame = reader.option("mode", "FAILFAST").json(_paths(parts))
-    else:
-        frame = reader.parquet(_as_parquet(parts, work))
-    return RawFrame(frame, tuple(frame.columns), False)
+        return read_csv(spark, sources, known, lines)
+
+    def read(parts: Sequence[Path], place: int) -> Any:
+        if not parts:
+            return None
+        if kind == PARQUET:
+            return spark.read.parquet(*_paths(parts))
+        if kind == JSON:
+            return spark.read.option("mode", "FAILFAST").json(_paths(parts))
+        return spark.read.parquet(_as_parquet(parts, work / f"avro-as-parquet-{place}"))
+
+    frames = [read(parts, place) for place, parts in enumerate(sources)]
+    return RawFrame(_united(frames), tuple(frames[MAIN].columns), False)
 
 
 def read_csv(
-    reader: Any, parts: Sequence[Path], known: Sequence[str], lines: bool, numeric: Collection[str] = ()
+    spark: Any, sources: Sources, known: Sequence[str], lines: bool, numeric: Collection[str] = ()
 ) -> RawFrame:
     """CSV as text, but for columns that are known to be `numeric`."""
+    layout = layout_of(sources[MAIN][0], known)
+
+    def read(parts: Sequence[Path]) -> Any:
+        own = [(part, layout_of(part, known, layout)) for part in parts]
+        for part, found in own:
+            if found.header != layout.header:
+                raise BadInput(
+                    f'"{sources[MAIN][0].name}" and "{part.name}" differ in their first line; give every '
+                    "part the same header, or none."
+                )
+        # Columns may stand in another order in another part.
+        alike = [(found, [part for part, _ in some]) for found, some in groupby(own, key=itemgetter(1))]
+        frames = [_csv_frame(spark, some, found, lines, numeric) for found, some in alike]
+        return reduce(lambda one, other: one.unionByName(other), frames)
+
+    return RawFrame(_united([read(parts) if parts else None for parts in sources]), layout.names, True)
+
+
+def _csv_frame(
+    spark: Any, parts: Sequence[Path], layout: CsvLayout, lines: bool, numeric: Collection[str]
+) -> Any:
     from pyspark.sql.types import DoubleType, StringType, StructField, StructType
 
-    layout = layout_of(parts[0], known)
-    for part in parts[1:]:
-        if layout_of(part, known, layout).header != layout.header:
-            raise BadInput(
-                f'"{parts[0].name}" and "{part.name}" differ in their first line; give every part the same '
-                "header, or none."
-            )
     kinds = [DoubleType() if name in numeric else StringType() for name in layout.names]
     schema = StructType([StructField(*field) for field in zip(layout.names, kinds, strict=True)])
     options = {
@@ -74,16 +121,24 @@ def read_csv(
         # Else a row with too many values goes unnoticed when the last column is not asked for.
         "columnPruning": False,
     }
-    frame = reader.options(**options).schema(schema).csv(_paths(parts))
-    return RawFrame(frame, layout.names, True)
+    return spark.read.options(**options).schema(schema).csv(_paths(parts))
 
 
-def _as_parquet(parts: Sequence[Path], work: Path) -> str:
+def _united(frames: Sequence[Any]) -> Any:
+    """The frames of sources (None where there is none) one after the other, with ORIGIN."""
+    from pyspark.sql import functions as sf
+
+    marked = [
+        frame.withColumn(ORIGIN, sf.lit(place)) for place, frame in enumerate(frames) if frame is not None
+    ]
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), marked)
+
+
+def _as_parquet(parts: Sequence[Path], folder: Path) -> str:
     """Avro as Parquet, a batch at a time: Spark reads Avro only with a jar that pip does not bring."""
     import pyarrow as pa
     from pyarrow import parquet
 
-    folder = work / "avro-as-parquet"
     folder.mkdir(parents=True, exist_ok=True)
     for number, batch in enumerate(table_batches(parts, AVRO)):
         table = pa.table(dict(batch.columns))
@@ -120,7 +175,9 @@ def _paths(parts: Sequence[Path]) -> list[str]:
 class DataProfile:
     """By feature: how many values there are, how many of them are numbers, how many are infinite.
 
-    `spelled` says that some missing value is written out (as "NA", say) and not just left empty.
+    `dates` counts the values that are dates, `zoned` those of them that name a zone, `long` the numbers above
+    2^24 that lose digits in single precision, `inexact` the numbers and dates of any size that do. `spelled`
+    says that some missing value is written out (as "NA", say) and not just left empty.
     `bad_targets` counts rows whose target is missing or of the wrong kind.
     """
 
@@ -128,11 +185,20 @@ class DataProfile:
     present: Mapping[str, int]
     numbers: Mapping[str, int]
     infinite: Mapping[str, int]
+    dates: Mapping[str, int]
+    zoned: Mapping[str, int]
+    long: Mapping[str, int]
+    inexact: Mapping[str, int]
     spelled: Mapping[str, bool]
     bad_targets: int
 
     def is_numeric(self, name: str) -> bool:
         return self.numbers[name] == self.present[name]
+
+    def is_date(self, name: str) -> bool:
+        """Whether all values are dates, all of which name a zone, or none."""
+        whole = self.dates[name] == self.present[name] > 0
+        return whole and self.zoned[name] in (0, self.dates[name])
 
 
 def profile_of(raw: RawFrame, names: Sequence[str], label: str | None, domain: str) -> DataProfile:
@@ -159,6 +225,10 @@ def profile_of(raw: RawFrame, names: Sequence[str], label: str | None, domain: s
         {name: found[name].present for name in names},
         {name: found[name].numbers for name in names},
         {name: found[name].infinite for name in names},
+        {name: found[name].dates for name in names},
+        {name: found[name].zoned for name in names},
+        {name: found[name].long for name in names},
+        {name: found[name].inexact for name in names},
         {name: found[name].spelled > 0 for name in names},
         bad,
     )
@@ -186,13 +256,22 @@ def as_number(column: Any, text: bool) -> Any:
     return column.try_cast("double") if text else column.cast("double")
 
 
+def _is_inexact(column: Any) -> Any:
+    """Whether single precision would change a number."""
+    return column.cast("float").cast("double") != column.cast("double")
+
+
 @dataclass(frozen=True)
 class _Count:
     rows: int = 0
     present: int = 0
     numbers: int = 0
-    infinite: int = 0
     spelled: int = 0
+    infinite: int = 0
+    dates: int = 0
+    zoned: int = 0
+    long: int = 0
+    inexact: int = 0
 
 
 def _counted(raw: RawFrame, names: Sequence[str], text: bool, numbers: bool) -> dict[str, _Count]:
@@ -202,6 +281,7 @@ def _counted(raw: RawFrame, names: Sequence[str], text: bool, numbers: bool) -> 
     compile for a wide table.
     """
     from pyspark.sql import functions as sf
+    from pyspark.sql import types as st
 
     kind = "string" if text else "double"
     values = sf.array(*(column_of(name).cast(kind) for name in names))
@@ -209,6 +289,8 @@ def _counted(raw: RawFrame, names: Sequence[str], text: bool, numbers: bool) -> 
     parsed = as_number(sf.col("said"), text) if numbers else sf.lit(None).cast("double")
     # Most values are numbers: only the others are looked at as words.
     word = sf.when(sf.col("parsed").isNull(), cleaned(sf.col("said"), text))
+    number = sf.col("number")
+    days = as_days(sf.col("word"), st.StringType()) if text else sf.lit(None).cast("double")
     found = (
         said.select("p", "said", parsed.alias("parsed"))
         .select("p", "said", cleaned(sf.col("parsed"), False).alias("number"), word.alias("word"))
@@ -218,12 +300,16 @@ def _counted(raw: RawFrame, names: Sequence[str], text: bool, numbers: bool) -> 
             sf.count("said"),
             sf.count("word"),
             sf.count("number"),
-            sf.count_if(sf.abs(sf.col("number").cast("float")) == sf.lit(float("inf"))),
+            sf.count_if(sf.abs(number.cast("float")) == sf.lit(float("inf"))),
+            sf.count(days),
+            sf.count_if(days.isNotNull() & is_zoned(sf.col("word"))),
+            sf.count_if((sf.abs(number) > sf.lit(EXACT_TO)) & _is_inexact(number)),
+            sf.count_if(_is_inexact(sf.coalesce(number, days))),
         )
         .collect()
     )
     counts = {
-        place: _Count(rows, words + known, known, infinite, written - words - known)
-        for place, rows, written, words, known, infinite in found
+        place: _Count(rows, words + known, known, written - words - known, *others)
+        for place, rows, written, words, known, *others in found
     }
     return {name: counts.get(place, _Count()) for place, name in enumerate(names)}

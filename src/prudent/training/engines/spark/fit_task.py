@@ -9,6 +9,7 @@ from typing import Any
 
 from prudent.training.engines.fit_task import ReportProgress, unreported
 from prudent.training.engines.scoring import Scorer
+from prudent.training.engines.spark.dataset import LABEL
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,3 +34,17 @@ class SparkFitTask:
     iterations: int | None = None
     categories: Mapping[int, Mapping[float, int]] = field(default_factory=dict)
     """Features that are numbers of categories, with the numbers of their values where those are others."""
+    precision: str = "float32"
+    """The type of the features before they were prepared."""
+    class_weights: tuple[float, ...] = ()
+    """How much a training row of each class counts; empty where all count the same."""
+
+    @property
+    def weight(self) -> Any:
+        """How much each row counts in training, as an expression."""
+        from pyspark.sql import functions as sf
+
+        if not self.class_weights:
+            return sf.lit(1.0)
+        weights = sf.array(*(sf.lit(weight) for weight in self.class_weights))
+        return sf.element_at(weights, sf.col(LABEL).cast("int") + 1)

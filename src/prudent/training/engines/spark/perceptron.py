@@ -50,9 +50,10 @@ def fit_perceptron(task: SparkFitTask) -> tuple[Any, LearningCurve | None]:
     context = rows.sparkSession.sparkContext
     processes = max(1, min(context.defaultParallelism, count // _ROWS_EACH))
     frame = rows.select(
-        vector_to_array(sf.col(task.features), "float32").alias("x"), sf.col(LABEL).cast("int").alias("y")
+        vector_to_array(sf.col(task.features), task.precision).alias("x"),
+        sf.col(LABEL).cast("int").alias("y"),
     ).repartition(processes)
-    X, y = _watched_sample(task.watched, task.features)
+    X, y = _watched_sample(task)
     steps = int(task.settings["maxIter"]) if task.iterations is None else task.iterations
 
     secret = secrets.token_bytes(32)
@@ -66,11 +67,22 @@ def fit_perceptron(task: SparkFitTask) -> tuple[Any, LearningCurve | None]:
     mean, spread = moments(rows, task.features)
     factor = 1.0 / np.where(spread > 0, spread, 1.0)
     left_s = max(task.until_s - time.monotonic(), 0.0)  # other computers have other clocks
-    arguments = (secret, layers, settings, task.seed, mean, factor, X, y, patience_of(steps), steps, left_s)
+    arguments = (
+        *(secret, layers, settings, task.seed, mean, factor, X, y, patience_of(steps), steps, left_s),
+        _mean_one(task),
+    )
     found = _distributed(processes, on_line, frame, arguments)
     weights = _unscaled(np.asarray(found["weights"]), layers, mean, factor)
     model = _spark_model(context, task.features, layers, weights)
     return model, None if X is None else _learning_curve(scorer, found, steps)
+
+
+def _mean_one(task: SparkFitTask) -> list[float]:
+    """The weights of the classes, such that the training rows weigh 1 on average; none where all do."""
+    if not task.class_weights:
+        return []
+    mean = float(task.rows.select(task.weight.alias("w")).agg({"w": "avg"}).first()[0])
+    return [weight / mean for weight in task.class_weights]
 
 
 def _learning_curve(scorer: Scorer, found: Mapping[str, Any], steps: int) -> LearningCurve:
@@ -91,16 +103,15 @@ def _unscaled(weights: Vector, layers: list[int], mean: Vector, factor: Vector) 
     return np.concatenate([first.ravel(), shifts, weights[(inputs + 1) * width :]])
 
 
-def _watched_sample(watched: Any, features: str) -> tuple[Any, Any]:
+def _watched_sample(task: SparkFitTask) -> tuple[Any, Any]:
     """A few watched rows, to be classified after every pass."""
     from pyspark.ml.functions import vector_to_array
     from pyspark.sql import functions as sf
 
-    if watched is None:
+    if task.watched is None:
         return None, None
-    found = sample_columns(
-        watched.withColumn("x", vector_to_array(sf.col(features), "float32")), ["x", LABEL]
-    )
+    x = vector_to_array(sf.col(task.features), task.precision)
+    found = sample_columns(task.watched.withColumn("x", x), ["x", LABEL])
     return np.stack(list(found["x"])), found[LABEL].astype(np.int64)
 
 

@@ -68,14 +68,16 @@ def train_worker(
     patience: int,
     steps: int,
     left_s: float,
+    class_weights: list[float],
 ) -> dict[str, Any]:
     """Train on this process's partition together with the others; the first one's answer counts.
 
     The secret is what the processes of one training know each other by. Features are taken less their mean
     and times a factor. X and y are watched rows, or None: without a better pass over them for as long as
     `patience` it ends, at the latest after so many `steps`, or `left_s` seconds, and what was learned up to
-    the best pass comes back. The weights are as Spark keeps them: layer by layer, a matrix by columns, then
-    the shifts. With them come the number of that pass, and points of the learning curve.
+    the best pass comes back. `class_weights` are those of a `NetworkTrainer`. The weights are as Spark keeps
+    them: layer by layer, a matrix by columns, then the shifts. With them come the number of that pass, and
+    points of the learning curve.
     """
     import torch
     import torch.distributed as dist
@@ -92,13 +94,11 @@ def train_worker(
         X = None if X is None else scaled_rows(torch, X, mean, factor)
 
         course = Course(torch, network, None if X is None else (X, y), (rows, labels), patience, secret)
-        _train(torch, dist, network, rows, labels, settings, seed, course, steps, until_s)
-        return {
-            "weights": course.weights(),
-            "best": course.best_step,
-            "points": course.points,
-            "why": course.why,
-        }
+        order = _shuffled(torch, len(rows), seed)
+        group = _TorchGroup(torch, dist)
+        trainer = NetworkTrainer(torch, network, rows, labels, settings, order, group, class_weights)
+        _train(dist, trainer, group, float(settings["tol"]), course, steps, until_s)
+        return course.outcome()
 
 
 def _partition(torch: Any) -> tuple[Any, Any]:
@@ -108,31 +108,32 @@ def _partition(torch: Any) -> tuple[Any, Any]:
     with pa.OSFile(os.environ["SPARK_PARTITION_ARROW_DATA_FILE"]) as file:
         table = pa.ipc.open_stream(file).read_all()
     flat = table.column("x").combine_chunks().flatten().to_numpy(zero_copy_only=False)
-    rows = np.array(flat, dtype=np.float32).reshape(table.num_rows, -1)
+    rows = np.array(flat).reshape(table.num_rows, -1)
     labels = np.array(table.column("y").to_numpy(), dtype=np.int64)
     # Partitions arrive in any order: one order for the same rows, whoever sent them first.
     order = np.lexsort((*rows.T[::-1], labels)) if rows.shape[1] <= 64 else np.argsort(labels, kind="stable")
-    return torch.from_numpy(rows[order]), torch.from_numpy(labels[order])
+    return rows[order], torch.from_numpy(labels[order])
+
+
+def _shuffled(torch: Any, rows: int, seed: int) -> Callable[[int], Any]:
+    """The order of so many rows in each pass."""
+
+    def order(number: int) -> Any:
+        return torch.randperm(rows, generator=torch.Generator().manual_seed(seed + number))
+
+    return order
 
 
 def _train(
-    torch: Any,
     dist: Any,
-    network: Any,
-    rows: Any,
-    labels: Any,
-    settings: Mapping[str, Any],
-    seed: int,
+    trainer: NetworkTrainer,
+    group: _TorchGroup,
+    tol: float,
     course: Course,
     steps: int,
     until_s: float,
 ) -> None:
-    def order(number: int) -> Any:
-        return torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed + number))
-
-    group = _TorchGroup(torch, dist)
-    trainer = NetworkTrainer(torch, network, rows, labels, settings, order, group)
-    tol, last = float(settings["tol"]), float("inf")
+    last = float("inf")
     for epoch in range(steps):
         loss = trainer.run_pass(epoch)
         stuck = dist.get_rank() == 0 and course.step(steps)
@@ -214,6 +215,10 @@ class Course:
         best = [point for point in self.points if point["step"] == self.best_step]
         if best:
             self._tell(best[0], 1.0)
+
+    def outcome(self) -> dict[str, Any]:
+        """What has come of the training."""
+        return {"weights": self.weights(), "best": self.best_step, "points": self.points, "why": self.why}
 
     def weights(self) -> list[float]:
         found = self._now() if self._best_weights is None else self._best_weights

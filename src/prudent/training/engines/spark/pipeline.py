@@ -16,7 +16,7 @@ from prudent.training.engines.fit_task import LearningCurve, ReportProgress
 from prudent.training.engines.fitted_transforms import FittedTransform
 from prudent.training.engines.scoring import Scorer
 from prudent.training.engines.spark.boosting import BOOSTED, fit_boosted, gains, is_boosting
-from prudent.training.engines.spark.dataset import LABEL, ROW, SparkDataset, moments
+from prudent.training.engines.spark.dataset import LABEL, ROW, WEIGHT, SparkDataset, moments
 from prudent.training.engines.spark.estimators import (
     OF_TWO_CLASSES,
     estimator,
@@ -79,10 +79,10 @@ def fit(
     """
     from pyspark.ml import PipelineModel
 
-    fitter = SparkTransformFitter(rows, dataset)
+    fitter = SparkTransformFitter(rows, dataset, spec.seed)
     for name, chosen in spec.transforms.items():
         fitter.add(name, chosen)
-    fitter.finish(algorithm(spec.algorithm).native)
+    fitter.finish(algorithm(spec.algorithm).native, dataset.wide and is_boosting(spec.algorithm))
     categories: Mapping[int, Mapping[float, int]] = {place: {} for place in fitter.categories}
     most = settings.get("maxCategories")
     if most is not None and takes_categories(spec.algorithm):
@@ -93,7 +93,13 @@ def fit(
     task = SparkFitTask(
         spec.algorithm, settings, ready, others, features, scorer, spec.fit_seed, report, until_s
     )
-    task = replace(task, iterations=iterations, categories=categories)
+    task = replace(
+        task,
+        iterations=iterations,
+        categories=categories,
+        class_weights=dataset.class_weights,
+        precision=np.dtype(dataset.precision).name,
+    )
     model, curve = _fit_model(task)
     has_weights = any(type(each).__name__ in _LINEAR for each in _models_of(model))
     spread = moments(ready, features)[1] if has_weights else None
@@ -107,7 +113,8 @@ def _fit_model(task: SparkFitTask) -> tuple[Any, LearningCurve | None]:
         return fit_perceptron(task)
     if is_boosting(task.algorithm):
         return fit_boosted(task)
-    task = replace(task, rows=with_classes(task.rows, task.scorer.classes))
+    rows = task.rows.withColumn(WEIGHT, task.weight) if task.class_weights else task.rows
+    task = replace(task, rows=with_classes(rows, task.scorer.classes))
     made = estimator(task)
     if type(made).__name__ in OF_TWO_CLASSES and task.scorer.classes > 2:
         return fit_one_vs_rest(task, made), None

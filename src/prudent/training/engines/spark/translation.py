@@ -40,10 +40,13 @@ _EPSILON = 2.220446049250313e-16  # Spark's own, which it adds to densities
 Categories = Mapping[int, Mapping[float, int]]
 
 
-def as_local_model(model: Any, categories: Categories) -> FittedModel | AveragedTrees | SummedTrees:
+def as_local_model(
+    model: Any, categories: Categories, wide: bool = False
+) -> FittedModel | AveragedTrees | SummedTrees:
     """The model of the local engine, or its trees, that answers as Spark's does.
 
-    `categories` numbers the values of features that are categories, as Spark's trees ask for them.
+    `categories` numbers the values of features that are categories, as Spark's trees ask for them. `wide`
+    features have more digits than XGBoost looks at.
     """
     name = type(model).__name__
     if name == "OneVsRestModel":
@@ -51,7 +54,7 @@ def as_local_model(model: Any, categories: Categories) -> FittedModel | Averaged
     if name.startswith(("DecisionTree", "RandomForest")):
         return _averaged_trees(model, name, categories)
     if name in BOOSTED:
-        return _boosted_trees(model, categories)
+        return _boosted_trees(model, categories, wide)
     if name not in _FORMS:
         raise RunFailed(f"There is no ONNX form of {name}; export the model in Spark's own format.")
     return _FORMS[name](model)
@@ -141,7 +144,7 @@ def _averaged_trees(model: Any, name: str, categories: Categories) -> AveragedTr
     return AveragedTrees([_tree(nodes, classes, categories) for nodes in trees], classifies)
 
 
-def _boosted_trees(model: Any, categories: Categories) -> SummedTrees:
+def _boosted_trees(model: Any, categories: Categories, wide: bool) -> SummedTrees:
     """The trees of XGBoost; what it asks of a category is the number that Spark gave it."""
     booster = model.get_booster()
     said = json.loads(booster.save_raw("json"))["learner"]
@@ -150,7 +153,9 @@ def _boosted_trees(model: Any, categories: Categories) -> SummedTrees:
     outputs = max(int(said["learner_model_param"]["num_class"]), 1)
     # Of two classes, a half has no odds.
     base = np.full(outputs, 0.0 if classifies and outputs == 1 else begin)
-    found = exported_trees(booster, base, np.arange(outputs), classifies)
+    # Features are centred before they come here: what is left is that they are rounded.
+    shift = np.zeros(booster.num_features()) if wide else None
+    found = exported_trees(booster, base, np.arange(outputs), classifies, shift)
     return replace(found, trees=[(output, _with_values(tree, categories)) for output, tree in found.trees])
 
 

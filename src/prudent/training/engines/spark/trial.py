@@ -57,7 +57,7 @@ class SparkTrialContext:
     pmml: bool = False
     """Whether PMML was asked for as well."""
 
-    def standardised(self, raw: NDArray[np.float32]) -> NDArray[np.float32] | None:
+    def standardised(self, raw: NDArray[Any]) -> NDArray[Any] | None:
         """Rows by the standardised features of all, where clusterings are compared; None for others."""
         if self.scorer.task != CLUSTERING:
             return None
@@ -223,8 +223,10 @@ def _deliver(
 
 def trained_pipeline(fitted: FittedPipeline, dataset: SparkDataset) -> TrainedPipeline:
     """What Spark has fitted in the form that is exported."""
-    model = as_local_model(fitted.model, fitted.categories)
-    return TrainedPipeline(model, fitted.transforms, dataset.columns, dataset.target, dataset.classes)
+    model = as_local_model(fitted.model, fitted.categories, dataset.wide)
+    return TrainedPipeline(
+        model, fitted.transforms, dataset.columns, dataset.target, dataset.classes, dataset.wide
+    )
 
 
 def _write_own_form(fitted: FittedPipeline, folder: Path) -> None:
@@ -263,7 +265,11 @@ def _fit_split(
     if not algorithm(spec.algorithm).iterative:
         every = split.train(number, spec.fraction)
         return fit(spec, settings, every, None, dataset, scorer, report, until_s)
-    rows, watched = split.inner(number, spec.fraction)
+    parted = split.inner(number, spec.fraction)
+    if parted is None:
+        every = split.train(number, spec.fraction)
+        return fit(spec, settings, every, None, dataset, scorer, report, until_s)
+    rows, watched = parted
     again = spec.fraction * dataset.rows <= MOST_ON_DRIVER
     now_s = time.monotonic()
     inner_until_s = now_s + (until_s - now_s) / 2 if again else until_s

@@ -143,7 +143,8 @@ class PerceptronTrainer:
         assert fit_task.watched is not None
         with torch.no_grad():
             raw = self._network(self._watched)
-            loss = self._trainer.loss_of(raw, torch.from_numpy(fit_task.watched.target.astype(np.int64)))
+            wanted = torch.from_numpy(fit_task.watched.target.astype(np.int64))
+            loss = torch.nn.functional.cross_entropy(raw, wanted)
             some = self._network(self._rows[:_TRAIN_SAMPLE]).argmax(1).numpy()
         known = fit_task.scorer.score(fit_task.rows.target[:_TRAIN_SAMPLE], some, fit_task.rows.X[:0])
         return stopping.step(raw.argmax(1).numpy(), float(loss), known)
