@@ -147,7 +147,7 @@ def _drawn_counts(said: Predictions, rng: np.random.Generator) -> tuple[Array, N
     _, row = np.unique(said.rows, return_inverse=True)
     rows = int(row.max()) + 1
     counts = np.stack([np.bincount(rng.integers(0, rows, rows), minlength=rows) for _ in range(DRAWS)])
-    return counts, row.reshape(-1)
+    return counts.astype(np.float64), np.asarray(row.reshape(-1), np.int64)
 
 
 def drawn_scores(said: Predictions, weights: Array, scorer: Scorer) -> Array:
@@ -161,7 +161,7 @@ def drawn_scores(said: Predictions, weights: Array, scorer: Scorer) -> Array:
 def standard_error(said: Predictions, scorer: Scorer, seed: int, widened: float = 1.0) -> float:
     """How far a score on other rows of the same kind would be from this one, as a standard deviation."""
     counts, row = _drawn_counts(said, rng_for(seed, "standard error"))
-    return widened * float(drawn_scores(said, counts[:, row].astype(np.float64), scorer).std(ddof=1))
+    return widened * float(drawn_scores(said, counts[:, row], scorer).std(ddof=1))
 
 
 class _Methods:
