@@ -95,12 +95,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, help="instead of a number of trials")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", help="such as linear or numbers")
+    parser.add_argument("--rows", type=int, help="only the sets with so many rows")
     asked = parser.parse_args()
     budget = f"{asked.seconds:g} s" if asked.seconds else f"{asked.trials} trials"
     print(f"{'data':32s} {'leader':38s} {'told':>7s} {'fresh':>7s} {'differ':>7s} {'best':>7s} {'lacks':>6s}")
     found = []
     for number, (kind, task, rows) in enumerate(SETS):
-        if asked.only and asked.only not in (kind, task):
+        if (asked.only and asked.only not in (kind, task)) or rows != (asked.rows or rows):
             continue
         got = one(number, kind, task, rows, budget, asked.seed)
         found.append(got)

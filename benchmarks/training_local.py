@@ -205,10 +205,11 @@ def million() -> None:
         request = TrainingRequest.parse(
             {"domain": "classification", "dataset": {"path": str(path), "target": "y"}, "seed": 1}
         )
-        began_s = time.perf_counter()
+        began_s, before_s = time.perf_counter(), processor_s()
         print(f"load of the machine before: {os.getloadavg()[0]:.1f}")
         with Peak() as peak, LocalEngine(memory_mb=3000).open(request, Path(folder) / "work", 1) as opened:
-            print(f"read in {time.perf_counter() - began_s:.1f} s, peak {peak.mb:.0f} MB")
+            took_s, used_s = time.perf_counter() - began_s, processor_s() - peak.own_s - before_s
+            print(f"read in {took_s:.1f} s ({used_s:.1f} s of processors), peak {peak.mb:.0f} MB")
             for number, (name, chosen) in enumerate(
                 [
                     ("binomial-logistic-regression", {}),
@@ -218,11 +219,16 @@ def million() -> None:
                 ]
             ):
                 peak.mb = 0.0
-                began_s = time.perf_counter()
+                began_s, before_s = time.perf_counter(), processor_s() - peak.own_s
                 spec = TrialSpec(number, name, chosen, {}, 1.0, 1, Path(folder) / f"t{number}")
                 value = outcome(opened.start(spec)).measures["value"]
                 took_s = time.perf_counter() - began_s
-                print(f"{name}: mcc {value:.3f} in {took_s:.1f} s (15), peak {peak.mb:.0f} MB (2048)")
+                used_s = processor_s() - peak.own_s - before_s
+                print(
+                    f"{name}: mcc {value:.3f} in {took_s:.1f} s (15; {used_s:.1f} s of processors), "
+                    f"peak {peak.mb:.0f} MB (2048), load {os.getloadavg()[0]:.1f}",
+                    flush=True,
+                )
 
 
 def first() -> None:
@@ -241,13 +247,16 @@ def first() -> None:
             )
             request = TrainingRequest.parse({"domain": "classification", "dataset": {"path": str(path)}})
             with LocalEngine().open(request, Path(folder) / "work", 2) as opened:
-                began_s = time.perf_counter()
+                began_s, before_s = time.perf_counter(), processor_s()
                 plan = method_plans(request, opened.shape)[0]
                 chosen, transforms, share = plan.split(plan.cheap)
                 place = Path(folder) / "first"
                 outcome(opened.start(TrialSpec(0, plan.algorithm.name, chosen, transforms, share, 1, place)))
-                took_s = time.perf_counter() - began_s
-        print(f"{rows} rows x {columns}: first model {took_s:.1f} s after the data were read (2)")
+                took_s, used_s = time.perf_counter() - began_s, processor_s() - before_s
+        print(
+            f"{rows} rows x {columns}: first model {took_s:.1f} s after the data were read (2); "
+            f"{used_s:.1f} s of processors, load {os.getloadavg()[0]:.1f}"
+        )
 
 
 def write_csv(path: Path) -> None:
@@ -262,12 +271,15 @@ def write_csv(path: Path) -> None:
 
 
 class Peak:
-    """The largest proportional memory of this process and its descendants, looked at ten times a second."""
+    """The largest proportional memory of this process and its descendants, looked at ten times a second.
+
+    `own_s` is what looking has taken of a processor.
+    """
 
     def __enter__(self) -> Peak:
         import threading
 
-        self.mb = 0.0
+        self.mb = self.own_s = 0.0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
@@ -280,6 +292,7 @@ class Peak:
     def _watch(self) -> None:
         while not self._ended.wait(0.1):
             self.mb = max(self.mb, family_mb(anonymous=True))
+            self.own_s = time.thread_time()
 
 
 def family_mb(anonymous: bool = False) -> float:
@@ -298,6 +311,18 @@ def family_mb(anonymous: bool = False) -> float:
             if name == ("Pss_Anon" if anonymous else "Pss"):
                 total += int(rest.split()[0])
     return total / 1024
+
+
+def processor_s() -> float:
+    """Seconds that processors have worked for this process and its descendants, however busy they are."""
+    total = 0
+    for process in descendants(os.getpid()):
+        try:
+            fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        total += sum(int(ticks) for ticks in fields[11:15])  # its own, and of children that have ended
+    return total / os.sysconf("SC_CLK_TCK")
 
 
 def descendants(process: int) -> list[int]:

@@ -1,15 +1,18 @@
 """Who finds the better model in the same time: Prudent, FLAML, AutoGluon, or scikit-learn's random search.
 
 python benchmarks/training_quality.py --prepare DIR            # AutoGluon's environment, mlbench's files
-python benchmarks/training_quality.py --prepared DIR --keep FILE [--seconds 30 60 300] [--seeds 5]
-                                      [--data keel:german …] [--who prudent …] [--table]
+python benchmarks/training_quality.py --prepared DIR --keep CELLS [--seconds 30 60 300] [--seeds 5]
+                                      [--data keel:german …] [--who prudent …] [--cells 20]
 
 Each contender gets the same rows, two cores and so many seconds of wall time, and does with them what it does
 when nobody tells it more than what to maximise: Matthews' correlation of classes, R² of numbers. 30 % of a
 data set are put away before, and only the comparison sees them. AutoGluon runs with `medium_quality`, from
-300 seconds on with `best_quality` too. Every contender runs in a process of its own, one after the other; the
-order changes with the seed. A finished run is kept in FILE, so that an interrupted comparison goes on where
-it stopped. The data sets come in packages, see public_data.py.
+300 seconds on with `best_quality` too. Every contender runs in a process of its own, one after the other.
+
+The whole takes days, so each run is kept in the folder CELLS once it has ended (training_cells.py), and a
+comparison goes on where it stopped: `--cells 20` makes twenty more runs, `--cells 0` none. Then it prints
+what is there so far, and how many cells are missing. What failed is told, and tried again the next time. Data
+sets come in packages, see public_data.py.
 """
 
 from __future__ import annotations
@@ -23,7 +26,6 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
-from itertools import product
 from multiprocessing import Pipe, get_context
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,7 @@ import pandas as pd
 
 from public_data import DATA, load
 from sklearn_draws import draws
+from training_cells import Cell, KeptCells, in_order
 
 WHO = ("prudent", "flaml", "autogluon", "random-search")
 BEST = "autogluon-best"
@@ -154,18 +157,19 @@ def autogluon(task: Task, presets: str = "medium_quality") -> dict[str, Any]:
 
 
 def random_search(task: Task) -> dict[str, Any]:
-    """Draws of scikit-learn's models by five folds, until the time is up; the best is fitted on all rows."""
+    """Draws of scikit-learn's models by five folds, until the time is up; the best is fitted on all rows.
+
+    The first draw may take longer, so that there is an answer; `took_s` tells.
+    """
     began_s, best, models = time.monotonic(), (-math.inf, None), 0
     for pipeline in draws(task.numbers, task.train, task.texts, task.seed):
-        left_s = task.seconds - (time.monotonic() - began_s)
+        left_s = max(task.seconds - (time.monotonic() - began_s), 0.0) if models else None
         value = judged(task, pipeline, left_s)
         if value is None:
             break
         models += 1
         best = max(best, (value, pipeline), key=lambda pair: pair[0])
     found: Any = best[1]
-    if found is None:
-        raise SystemExit("No model was ready in time.")
     found.fit(task.train, task.target)
     took_s = time.monotonic() - began_s
     return {
@@ -174,7 +178,7 @@ def random_search(task: Task) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def judged(task: Task, pipeline: Any, left_s: float) -> float | None:
+def judged(task: Task, pipeline: Any, left_s: float | None) -> float | None:
     """The mean score of a pipeline over five folds, in a process that ends when the time is up."""
     here, there = Pipe(duplex=False)
 
@@ -193,7 +197,7 @@ def judged(task: Task, pipeline: Any, left_s: float) -> float | None:
     child.start()
     there.close()
     try:
-        return here.recv() if here.poll(max(left_s, 0.0)) else None
+        return here.recv() if here.poll(left_s) else None
     except EOFError:  # what a process died of is its own affair: the draw is lost
         return -1.0
     finally:
@@ -223,18 +227,42 @@ def one(who: str, name: str, seed: int, seconds: float, prepared: Path) -> dict[
 # The comparison
 
 
-def run(who: str, name: str, seed: int, seconds: float, prepared: Path) -> dict[str, Any]:
-    command = [sys.executable, __file__, "--one", who, name, str(seed), str(seconds), "--prepared", prepared]
+class ContenderFailedError(Exception):
+    """What a contender said last."""
+
+
+def run(cell: Cell, prepared: Path) -> dict[str, Any]:
+    """What a contender found, with the load of the machine before it began."""
+    one = [cell.who, cell.data, str(cell.seed), str(cell.seconds)]
+    command = [sys.executable, __file__, "--one", *one, "--prepared", prepared]
     cores = ",".join(str(core) for core in sorted(os.sched_getaffinity(0))[:_CORES])
-    threads = {f"{library}_NUM_THREADS": str(_CORES) for library in ("OMP", "OPENBLAS", "MKL")}
+    each = 1 if cell.who == "random-search" else _CORES  # its folds share the cores already
+    threads = {f"{library}_NUM_THREADS": str(each) for library in ("OMP", "OPENBLAS", "MKL")}
+    load = round(os.getloadavg()[0], 1)
     done = subprocess.run(
         ["taskset", "-c", cores, *command], capture_output=True, text=True, check=False,
         env={**os.environ, **threads},
     )  # fmt: skip
     if done.returncode:
-        raise SystemExit(f"{who} failed on {name}, seed {seed}:\n{done.stderr[-3000:]}")
+        raise ContenderFailedError(done.stderr[-3000:])
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return answer
+    return {**answer, "load": load, "on": time.strftime("%Y-%m-%d")}
+
+
+def fill(cells: list[Cell], kept: KeptCells, prepared: Path, most: int | None) -> int:
+    """Run the cells that are missing, at most so many; answers how many of them failed."""
+    missing, failed = [cell for cell in cells if kept[cell] is None], 0
+    for cell in missing[:most]:
+        try:
+            found = run(cell, prepared)
+        except ContenderFailedError as error:
+            failed += 1
+            print(f"{cell}: it failed, and is tried again the next time:\n{error}", file=sys.stderr)
+            continue
+        kept.keep(cell, found)
+        told = f"test {found['test']:.4f}, {found['models']} models, {found['took_s']:.0f} s"
+        print(f"{cell}: {told}, {found['best'][:100]}", flush=True)
+    return failed
 
 
 def mean_and_error(values: Any) -> str:
@@ -243,57 +271,51 @@ def mean_and_error(values: Any) -> str:
     return f"{np.mean(values):.4f} ± {error:.4f}"
 
 
-def table(kept: dict[str, Any], names: list[str], seeds: int, seconds: float, who: list[str]) -> None:
+def table(kept: KeptCells, cells: list[Cell], seconds: float) -> None:
     """Test scores by data set with the gap to the best; their mean, and the mean rank, of all."""
-
-    def scores(each: str, name: str) -> list[float | None]:
-        return [kept.get(f"{each} {name} {seconds:g} {seed}", {}).get("test") for seed in range(seeds)]
-
-    runs = {
-        each: pd.DataFrame([scores(each, name) for name in names], index=names, dtype=float) for each in who
-    }
-    runs = {each: found for each, found in runs.items() if found.notna().any(axis=None)}
-    if not runs:
+    here = [cell for cell in cells if cell.seconds == seconds]
+    ended = {cell: found for cell in here if (found := kept[cell]) is not None}
+    lacking = len(here) - len(ended)
+    print(f"\n## {seconds:g} seconds: {len(ended)} of {len(here)} cells, {lacking} are missing\n")
+    if not ended:
         return
-    # Seeds that all contenders have: else their means would be of different rows.
-    common = np.logical_and.reduce([found.notna() for found in runs.values()])
-    means = pd.DataFrame({each: found.where(common).mean(axis=1) for each, found in runs.items()}).dropna()
-    if means.empty:
-        return
-    print(f"\n## {seconds:g} seconds\n\n| test | " + " | ".join(means) + " | prudent behind the best |")
-    print("|---|" + "---|" * (len(means.columns) + 1))
-    for name, row in means.iterrows():
-        cells = [mean_and_error(runs[each].where(common).loc[name].dropna()) for each in means]
-        behind = f"{row.max() - row['prudent']:.4f}" if "prudent" in row else ""
-        print(f"| {name} | " + " | ".join(cells) + f" | {behind} |")
-    ranks = means.rank(axis=1, ascending=False)
-    for title, of in (("mean score", means), ("mean rank", ranks)):
-        print(f"| {title} | " + " | ".join(mean_and_error(of[each]) for each in means) + " | |")
-    gaps = means.rsub(means.max(axis=1), axis=0)
-    print("| mean gap | " + " | ".join(mean_and_error(gaps[each]) for each in means) + " | |")
-    print(
-        "| within 0.01 | "
-        + " | ".join(f"{(gaps[each] <= 0.01).sum()} of {len(gaps)}" for each in means)
-        + " | |"
-    )
-    for each in means.columns.drop("prudent", errors="ignore"):
-        if "prudent" in means:
-            print(f"  prudent - {each}: {mean_and_error(means['prudent'] - means[each])} over {len(means)}")
-    own = [found for key, found in kept.items() if key.startswith("prudent ") and f" {seconds:g} " in key]
+    tests = pd.Series({(cell.data, cell.seed, cell.who): found["test"] for cell, found in ended.items()})
+    # What all contenders have: else their means would be of different rows.
+    runs = tests.unstack().dropna()
+    names = [name for name in dict.fromkeys(cell.data for cell in here) if name in runs.index]
+    if names:
+        by_data(runs, names)
     for title, of in (
         ("first model after the data are read", "first_model_s"),
         ("data read after", "read_s"),
     ):
-        times = [found[of] for found in own if of in found]
+        times = [found[of] for found in ended.values() if of in found]
         if times:
             print(f"  {title}: median {np.median(times):.2f} s, at most {max(times):.2f} s")
-    for each in means:
-        times = [
-            found["took_s"]
-            for key, found in kept.items()
-            if key.startswith(f"{each} ") and f" {seconds:g} " in key
-        ]
+    for each in tests.unstack().columns:
+        times = [found["took_s"] for cell, found in ended.items() if cell.who == each]
         print(f"  {each} took {np.mean(times):.1f} s on average, {max(times):.1f} s at most")
+    loads = [found["load"] for found in ended.values()]
+    print(f"  load of the machine before: median {np.median(loads):.1f}, {max(loads):.1f} at most")
+
+
+def by_data(runs: pd.DataFrame, names: list[str]) -> None:
+    """The rows of the table: `runs` has a column for each contender, and a row for each data set and seed."""
+    means = pd.DataFrame({name: runs.loc[name].mean() for name in names}).T
+    print("| test | seeds | " + " | ".join(means) + " | prudent behind the best |")
+    print("|---|---|" + "---|" * (len(means.columns) + 1))
+    for name, row in means.iterrows():
+        cells = [mean_and_error(runs.loc[name][each]) for each in means]
+        behind = f"{row.max() - row['prudent']:.4f}" if "prudent" in row else ""
+        print(f"| {name} | {len(runs.loc[name])} | " + " | ".join(cells) + f" | {behind} |")
+    ranks, gaps = means.rank(axis=1, ascending=False), means.rsub(means.max(axis=1), axis=0)
+    for title, of in (("mean score", means), ("mean rank", ranks), ("mean gap", gaps)):
+        print(f"| {title} | | " + " | ".join(mean_and_error(of[each]) for each in means) + " | |")
+    near = [f"{(gaps[each] <= 0.01).sum()} of {len(gaps)}" for each in means]
+    print("| within 0.01 | | " + " | ".join(near) + " | |\n")
+    for each in means.columns.drop("prudent", errors="ignore"):
+        if "prudent" in means:
+            print(f"  prudent - {each}: {mean_and_error(means['prudent'] - means[each])} over {len(means)}")
 
 
 def prepare(folder: Path) -> None:
@@ -321,8 +343,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--data", nargs="+", default=list(DATA))
     parser.add_argument("--who", nargs="+", default=list(WHO), choices=CONTENDERS)
-    parser.add_argument("--keep", type=Path, metavar="FILE")
-    parser.add_argument("--table", action="store_true", help="print what FILE has, run nothing")
+    parser.add_argument("--keep", type=Path, metavar="CELLS", help="the folder of the runs that have ended")
+    parser.add_argument("--cells", type=int, help="make at most so many more runs; all by default")
     parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
     given = parser.parse_args()
     prepared = (given.prepare or given.prepared).absolute()
@@ -334,29 +356,19 @@ def main() -> None:
         who, name, seed, seconds = given.one
         print(json.dumps(one(who, name, int(seed), float(seconds), prepared)))
         return
-    kept: dict[str, Any] = {}
-    if given.keep and given.keep.exists():
-        kept = {line["key"]: line for line in map(json.loads, given.keep.read_text().splitlines())}
     if not (prepared / "autogluon").exists():
         print(f"{prepared} is not prepared: AutoGluon and the data sets of mlbench are left out.")
         given.who = [each for each in given.who if not each.startswith("autogluon")]
         given.data = [name for name in given.data if not name.startswith("mlbench:")]
+    contenders = {}
     for seconds in given.seconds:
         best = [BEST] if "autogluon" in given.who and seconds >= BEST_FROM_S else []
-        who = list(dict.fromkeys([*given.who, *best]))
-        for seed in [] if given.table else range(given.seeds):
-            turns = [*who[seed % len(who) :], *who[: seed % len(who)]]
-            for name, each in product(given.data, turns):
-                key = f"{each} {name} {seconds:g} {seed}"
-                if key in kept:
-                    continue
-                kept[key] = found = {"key": key, **run(each, name, seed, seconds, prepared)}
-                told = f"test {found['test']:.4f}, {found['models']} models, {found['took_s']:.0f} s"
-                print(f"{key}: {told}, {found['best'][:100]}", flush=True)
-                if given.keep:
-                    with given.keep.open("a") as file:
-                        file.write(json.dumps(found) + "\n")
-        table(kept, given.data, given.seeds, seconds, who)
+        contenders[seconds] = list(dict.fromkeys([*given.who, *best]))
+    cells, kept = list(in_order(given.seeds, contenders, given.data)), KeptCells(given.keep)
+    failed = fill(cells, kept, prepared, given.cells)
+    for seconds in sorted(contenders):
+        table(kept, cells, seconds)
+    raise SystemExit(1 if failed else 0)
 
 
 if __name__ == "__main__":

@@ -5,9 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from prudent.training.data.splitting import k_folds
 from prudent.training.engines.predictions import Predictions
 from prudent.training.engines.scoring import Scorer
-from prudent.training.search.selection import JudgedModel, select, standard_error
+from prudent.training.search.selection import (
+    CLEAR_ERRORS,
+    JudgedModel,
+    select,
+    standard_error,
+    widening,
+)
 
 ACCURACY = Scorer("classification", "accuracy", 2)
 
@@ -81,6 +88,8 @@ def test_a_row_that_was_judged_twice_counts_as_one() -> None:
     twice = JudgedModel("trees", once.score, Predictions.joined([said, said]))
     errors = [select([one], ACCURACY, 1).errors[0] for one in (once, twice)]
     assert errors[1] == pytest.approx(errors[0], rel=0.1)
+    alone = [standard_error(one.predictions, ACCURACY, 1) for one in (once, twice)]
+    assert alone[1] == pytest.approx(alone[0], rel=0.1)
 
 
 def test_the_standard_error_of_a_mean_error() -> None:
@@ -89,3 +98,49 @@ def test_the_standard_error_of_a_mean_error() -> None:
     said = Predictions(np.arange(400), np.zeros(400, np.int64), np.zeros(400), y)
     expected = np.abs(y).std() / 20
     assert standard_error(said, Scorer("regression", "mae"), 1) == pytest.approx(expected, rel=0.2)
+
+
+def told_and_fresh(seed: int, rows: int, repeats: int) -> tuple[float, float, float]:
+    """A line by least squares: its score by folds, that of the one of all rows on others, and the error."""
+    rng, columns = np.random.default_rng(seed), 12
+    X, true = rng.normal(size=(rows, columns)), rng.normal(size=columns)
+    y, mse = X @ true + rng.normal(size=rows), Scorer("regression", "mse")
+
+    def line(those: np.ndarray) -> np.ndarray:
+        return np.linalg.lstsq(X[those], y[those], rcond=None)[0]
+
+    parts = []
+    for repeat in range(repeats):
+        for split in k_folds(rows, None, 1000 * seed + repeat, 5):
+            judges = split.validation
+            number = np.full(len(judges), len(parts))
+            parts.append(Predictions(judges, number, X[judges] @ line(split.train), y[judges]))
+    said = Predictions.joined(parts)
+    told = mse.to_score(mse.value(said.actual, said.predicted, None))
+    return told, -1.0 - np.square(line(np.arange(rows)) - true).sum(), standard_error(said, mse, seed)
+
+
+@pytest.mark.parametrize("repeats", [1, 2])
+def test_an_interval_counts_the_chance_in_the_rows_that_trained(repeats: int) -> None:
+    rows = 60
+    told, fresh, errors = np.array([told_and_fresh(seed, rows, repeats) for seed in range(150)]).T
+
+    def inside(widened: float) -> float:
+        return float(np.mean(np.abs(told - fresh) <= CLEAR_ERRORS * widened * errors))
+
+    assert inside(1.0) < 0.88, "it would not be needed"
+    assert 0.92 <= inside(widening(rows, rows - rows / 5)) <= 0.99
+
+
+def test_what_tells_methods_apart_is_as_uncertain_as_what_tells_a_score() -> None:
+    rng = np.random.default_rng(1)
+    y, models = rng.integers(0, 2, 400), []
+    for method, wrong in (("trees", 80), ("line", 109)):
+        predicted = np.where(rng.permutation(400) < wrong, 1 - y, y)
+        said = Predictions(np.arange(400), np.zeros(400, np.int64), predicted, y)
+        models.append(JudgedModel(method, 1.0 - wrong / 400, said))
+    narrow, wide = select(models, ACCURACY, 1), select(models, ACCURACY, 1, 1.5)
+    assert not narrow.tied
+    assert wide.errors[0] == pytest.approx(1.5 * narrow.errors[0])
+    difference, error = wide.tied["line"]
+    assert error < abs(difference) <= CLEAR_ERRORS * error

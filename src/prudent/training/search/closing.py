@@ -21,8 +21,8 @@ from prudent.training.ensembles.build import Ensemble, choose_ensemble, write_en
 from prudent.training.insight.examination import Examination
 from prudent.training.leaderboard import ENSEMBLE, LeaderboardEntry
 from prudent.training.request.request import PMML, TrainingRequest
-from prudent.training.search.final import test_predictions, with_score
-from prudent.training.search.selection import standard_error
+from prudent.training.search.final import rows_for_test, test_predictions, trained_rows, with_score
+from prudent.training.search.selection import standard_error, widening
 
 Result = TypeVar("Result")
 
@@ -58,7 +58,7 @@ class SearchClosing:
         if self._ensemble.better.is_clear:
             return [entry, *found]
         place = next((i for i, one in enumerate(found) if i and one.score < entry.score), len(found))
-        behind = self._told(entry, min(entry.score, found[0].score))  # or it would stand first
+        behind = self._told(entry, min(entry.score, found[0].score), session)  # or it would stand first
         return [*found[:place], behind, *found[place:]]
 
     def _chosen(
@@ -76,12 +76,15 @@ class SearchClosing:
             return None
         self._ensemble = chosen
         entry = replace(entry, trial=1 + max(one.trial for one in ranked))
-        return self._told(entry, entry.score)
+        return self._told(entry, entry.score, session)
 
-    def _told(self, entry: LeaderboardEntry, score: float) -> LeaderboardEntry:
+    def _told(self, entry: LeaderboardEntry, score: float, session: ReadableSession) -> LeaderboardEntry:
         """The entry with that score, and the interval around it."""
-        said = Predictions.read(Path(entry.model_path))
-        error = math.nan if said is None else standard_error(said, self._scorer, self._request.seed)
+        said, error = Predictions.read(Path(entry.model_path)), math.nan
+        if said is not None:
+            trained = trained_rows(said, session, rows_for_test(session.test_rows(), [entry]))
+            widened = widening(len(np.unique(said.rows)), trained)
+            error = standard_error(said, self._scorer, self._request.seed, widened)
         return with_score(entry, score, error, self._scorer)
 
     def to_refit(self, entries: Sequence[LeaderboardEntry]) -> list[LeaderboardEntry]:

@@ -36,6 +36,7 @@ from prudent.training.search.selection import (
     Selection,
     select,
     standard_error,
+    widening,
 )
 from prudent.tuning.jobs.job import Run
 from prudent.tuning.trial import FINISHED, Outcome
@@ -78,20 +79,22 @@ def judge(
     if not models:
         return FinalBoard(tuple(ranked))
     places = list(models)
-    chosen = select(list(models.values()), scorer, seed)
+    unseen = _unseen(session)
+    said = models[places[0]].predictions
+    trained = trained_rows(said, session, rows_for_test(unseen, [ranked[place] for place in places]))
+    widened = widening(len(np.unique(said.rows)), trained)
+    chosen = select(list(models.values()), scorer, seed, widened)
     leader = places[chosen.leader]
     told = {place: _told(ranked[place], number, chosen) for number, place in enumerate(places)}
     ordered = [leader, *(place for place in range(len(ranked)) if place != leader)]
-    unseen = _unseen(session)
     final: list[LeaderboardEntry] = []
     for number, place in enumerate(ordered):
         entry, (score, error) = ranked[place], told.get(place, (ranked[place].score, math.nan))
         if number < FEW and not math.isnan(error):
-            entry, score, error = _with_test(entry, score, error, unseen, scorer, seed)
+            entry, score, error = _with_test(entry, score, error, unseen, scorer, seed, trained)
         if final:
             score = min(score, final[-1].score)  # who stands behind is not expected to be better
         final.append(with_score(entry, score, error, scorer))
-    said = models[leader].predictions
     guess = None if said.actual is None else scorer.to_score(scorer.guess_value(said.actual))
     return FinalBoard(tuple(final), guess, tuple(sorted(chosen.tied)))
 
@@ -101,6 +104,20 @@ def _unseen(session: TrainingSession) -> UnseenRows | None:
     with contextlib.suppress(PrudentError):
         return session.test_rows() if isinstance(session, RefittingSession) else None
     return None
+
+
+def rows_for_test(unseen: UnseenRows | None, entries: Sequence[LeaderboardEntry]) -> int:
+    """How many rows are in the test part; where its machines are gone, as many as models were asked about."""
+    if unseen is not None:
+        return len(unseen)
+    said = (Predictions.read(Path(entry.model_path), TEST_FILE) for entry in entries)
+    return max((len(one) for one in said if one is not None), default=0)
+
+
+def trained_rows(said: Predictions, session: TrainingSession, test_rows: int) -> float:
+    """How many rows there are to train on in a split: all but those of the test part and those that judge."""
+    judging = len(said) / len(np.unique(said.split))
+    return session.shape.rows - test_rows - judging
 
 
 def _judged_models(ranked: Sequence[LeaderboardEntry]) -> dict[int, JudgedModel]:
@@ -131,13 +148,15 @@ def _with_test(
     unseen: UnseenRows | None,
     scorer: Scorer,
     seed: int,
+    trained: float,
 ) -> tuple[LeaderboardEntry, float, float]:
     """An entry with its test score, and both scores as one, each weighted by how certain it is."""
     said = test_predictions(Path(entry.model_path), unseen)
     if said is None or said.actual is None:
         return entry, score, error
     value = scorer.value(said.actual, said.predicted, None, said.probabilities)
-    test_score, test_error = scorer.to_score(value), standard_error(said, scorer, seed)
+    test_score = scorer.to_score(value)
+    test_error = standard_error(said, scorer, seed, widening(len(said), trained))
     entry = replace(entry, test_score=test_score)
     if not (test_error > 0 and error > 0):
         return entry, score, error
