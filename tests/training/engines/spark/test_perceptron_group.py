@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
+from prudent.training.engines.networks import NetworkTrainer
 from prudent.training.engines.spark.perceptron_group import RendezvousServer, _authenticate, rendezvous_store
-from prudent.training.engines.spark.perceptron_worker import Course, _train
+from prudent.training.engines.spark.perceptron_worker import Course, _shuffled, _TorchGroup, _train
 from prudent.training.engines.spark.progress import LineServer, sign_line, verified_progress
 
 # Imported where it is used: every process of the tests reads this file, and one of them runs it.
@@ -142,7 +143,10 @@ def test_a_network_ends_with_what_it_has_learned_when_its_time_is_up(left_s: flo
     until_s = time.monotonic() + left_s
     network = torch.nn.Sequential(torch.nn.Linear(4, 4))
     course = Course(torch, network, (rows, labels), (rows, labels), 5, SECRET)
-    _train(torch, Alone(), network, rows, labels, settings, 1, course, 7, until_s)
+    alone = Alone()
+    group, order = _TorchGroup(torch, alone), _shuffled(torch, len(rows), 1)
+    trainer = NetworkTrainer(torch, network, rows, labels, settings, order, group)
+    _train(alone, trainer, group, settings["tol"], course, 7, until_s)
     assert [point["step"] for point in course.points] == list(range(1, epochs + 1))
     assert course.why == ("the time was up" if epochs == 1 else "")
 
