@@ -96,7 +96,7 @@ def test_pretending_is_the_same_as_knowing() -> None:
 
 
 def test_pretended_samples_change_a_belief_as_real_ones_do() -> None:
-    draws = Draws(np.array([[2.0]]), np.array([True]), np.array([0.7]), np.array([0.1]), PLAIN, np.ones(1))
+    draws = Draws(np.array([[2.0]]), np.array([True]), np.array([0.7]), np.array([0.1]), np.ones(1), PLAIN)
     at, y, extra = np.array([2, 17]), np.array([3.4, 2.9]), np.array([0.0, 0.3])
     belief = AveragedGP(PLACES.at(at), y, extra, PLACES, prior(), 1, draws)
     paths, values = np.array([[5, 9], [9, 12], [1, 20]]), np.array([[3.0, 2.0], [2.5, 2.5], [4.0, 3.0]])
