@@ -18,7 +18,7 @@ from prudent.training.data.dataset import Matrix
 from prudent.training.engines.engine import ModelFacts
 from prudent.training.engines.figures import FOLDS, judged_figures
 from prudent.training.engines.model_files import library_versions, write_model
-from prudent.training.engines.onnx_export import DOUBLE, FLOAT, check_export
+from prudent.training.engines.onnx_export import DOUBLE, FLOAT, ExportCheck, check_export
 from prudent.training.engines.predictions import TEST_FILE, Predictions
 from prudent.training.engines.scoring import Scorer
 from prudent.training.ensembles.graph import EnsembleGraph, outputs_of, raw_predictor
@@ -185,14 +185,7 @@ def write_ensemble(
     takes in members that were trained anew since.
     """
     facts = [read_facts(Path(member.model_path)) for member in ensemble.members]
-    files = [(Path(member.model_path) / MODEL_FILE).read_bytes() for member in ensemble.members]
-    kind = DOUBLE if sample.dtype == np.float64 else FLOAT
-    onnx = EnsembleGraph(files, ensemble.weights, scorer.classes).export(sample.shape[1], kind)
-    checked = check_export(onnx, sample, lambda: _together(ensemble, scorer, sample))
-    if checked.difference > _CLOSE:
-        raise RunFailed(
-            "The ensemble's file says something else than its members; use the best single model."
-        )
+    onnx, checked = _exported(ensemble, scorer, sample)
     entry = _entry_of(ensemble, folder, scorer, leader, checked.predict_ms)
     told = _told(ensemble.judged, ensemble.outputs, scorer)
     write_model(folder, onnx, None)
@@ -215,6 +208,19 @@ def write_ensemble(
     )
     write_facts(folder, said)
     return entry
+
+
+def _exported(ensemble: Ensemble, scorer: Scorer, sample: Matrix) -> tuple[bytes, ExportCheck]:
+    """The members in one file, which says the same as they do together."""
+    files = [(Path(member.model_path) / MODEL_FILE).read_bytes() for member in ensemble.members]
+    kind = DOUBLE if sample.dtype == np.float64 else FLOAT
+    onnx = EnsembleGraph(files, ensemble.weights, scorer.classes).export(sample.shape[1], kind)
+    checked = check_export(onnx, sample, lambda: _together(ensemble, scorer, sample))
+    if checked.difference > _CLOSE:
+        raise RunFailed(
+            "The ensemble's file says something else than its members; use the best single model."
+        )
+    return onnx, checked
 
 
 def _entry_of(
