@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -59,7 +60,7 @@ class _TrialUnderWay:
         return self.settings.plan.index, self.settings.fraction
 
 
-class TrialJob:
+class TrialJob(ABC):
     """What all training shares: a trial trains one model (see `Job` and `SupervisingJob`).
 
     Models go to `folder`, each under its trial's number. `stopped` tells why no further trial was begun.
@@ -109,9 +110,9 @@ class TrialJob:
             bar=self._bar if self._cuts(settings) else (),
         )
 
+    @abstractmethod
     def price(self, configuration: Configuration) -> Price:
         """What an hour of a trial costs."""
-        raise NotImplementedError
 
     def take(self, trial: Trial) -> None:
         """A trial has ended, in this session or an earlier one."""
