@@ -49,6 +49,7 @@ def test_forms(text: str, minimise: bool, measure: str, bounds: list[float]) -> 
         ("minimise cost_usd subject to cost_usd <= 5 min", "wrong unit"),
         ({"minimise": "cost_usd", "subjct_to": []}, 'Did you mean "subject_to"'),
         ({"minimise": "cost_usd", "maximise": "accuracy"}, "exactly one"),
+        ({"subject_to": ["time_s <= 5"]}, "exactly one"),
         (["minimise cost_usd"], "a sentence or a mapping"),
         ("minimise cost_usd for many runs", "give a whole number"),
         ("minimise cost_usd for 0 runs", "give 1 or more"),

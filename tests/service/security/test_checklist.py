@@ -208,6 +208,20 @@ def test_a_home_that_is_not_closed(service: tuple[Settings, str]) -> None:
     assert "--no-open" in _problems(home)["tokens"][0]
 
 
+@pytest.mark.parametrize(
+    ("run_as", "mode", "count"),
+    [(None, 0o700, 0), (None, 0o710, 1), ("nobody", 0o710, 0), ("nobody", 0o750, 0), ("nobody", 0o705, 1)],
+)
+def test_folders_are_open_to_the_account_of_commands_alone(
+    service: tuple[Settings, str], run_as: str | None, mode: int, count: int
+) -> None:
+    settings, address = service
+    write_service_file(replace(settings, run_as=run_as), address, True)
+    (settings.home / "runs").chmod(mode)
+    said = dict(run_checklist(settings.home))["modes"]
+    assert ["/runs" in text for text in said] == [True] * count
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 def test_a_home_of_another_account(service: tuple[Settings, str]) -> None:
     os.chown(service[0].home, 65534, 65534)
@@ -227,6 +241,8 @@ def test_tokens_that_others_may_write_and_users_without_one(
     writable, without = _problems(settings.home)["tokens"]
     assert "chmod 600" in writable
     assert "(old)" in without
+    file.chmod(0o644)
+    assert not any("chmod 600" in said for said in _problems(settings.home)["tokens"])
 
 
 @pytest.mark.skipif(not has_bubblewrap(), reason="needs bubblewrap")
